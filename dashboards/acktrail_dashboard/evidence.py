@@ -33,7 +33,7 @@ import pyarrow.fs as fs
 
 from acktrail import __version__
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, InputError, MalformedFile, UnknownName
+from acktrail.errors import ConfigurationError, DamagedTables, InputError, MalformedFile, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
@@ -282,11 +282,13 @@ def _compared(tables: Tables, hashed: HashedTable) -> Iterator[PartVerdict]:
         if snapshot is None or snapshot.table_id != hashed.table_id:
             reason = "the table is gone" if snapshot is None else "another table is in its place"
         elif snapshot.version >= hashed.version:
-            _, base = _log_of(snapshot.place.storage(), snapshot.version)
-            needed = {path for path in needed if path.startswith(_LOG) and _number(path) >= base} | _data_of(snapshot)
+            with snapshot.place.translated():
+                _, base = _log_of(snapshot.place.storage(), snapshot.version)
+                data = _data_of(snapshot)
+            needed = {path for path in needed if path.startswith(_LOG) and _number(path) >= base} | data
     except UnknownName:
         reason = "no table has this name"
-    except ConfigurationError:
+    except DamagedTables:
         pass  # a damaged one: its files show what is wrong
     if reason:
         yield PartVerdict(part="files", fate=FileFate.DIFFERENT, reason=reason, table=hashed.table)

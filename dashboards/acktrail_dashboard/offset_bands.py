@@ -6,10 +6,12 @@ The window of a share partition goes from its start offset to the end of what it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
@@ -41,7 +43,8 @@ _ORDER: Final = (
     BandKind.ACKNOWLEDGED, BandKind.AVAILABLE, BandKind.REMOVED, BandKind.UNKNOWN, BandKind.ARCHIVING, BandKind.ARCHIVED
 )  # fmt: skip
 """What is drawn later covers what is drawn earlier."""
-_LEAST: Final = {BandKind.ARCHIVED: 3.0, BandKind.ARCHIVING: 3.0}
+_NEVER_HIDDEN: Final = frozenset({BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN})
+_LEAST: Final = 3.0
 """Bands that a reader must not miss are at least so wide."""
 
 
@@ -132,22 +135,43 @@ def records_by_kind(drawn: Collection[OffsetBand]) -> dict[BandKind, int]:
 
 
 def scaled_bands(drawn: Iterable[OffsetBand], width: int) -> dict[BandKind, list[tuple[float, float]]]:
-    """Bands by kind as (from, to) on a scale of 0 to `width`, in the order to draw them: what must not be missed covers
-    the rest, and is wide enough to be seen. Bands of one kind that are less than a unit apart are one."""
+    """Bands that cover a window, by kind as (from, to) on a scale of 0 to `width`, in the order to draw them.
+
+    What must not be missed covers the rest, is wide enough to be seen, and is one where it is less than a unit apart.
+    Of the other kinds every unit has as much as it has offsets of them, each in one piece.
+    """
     every = [*drawn]
     if not every:
         return {}
     start, scale = every[0].first, width / (every[-1].last + 1 - every[0].first)
     found: dict[BandKind, list[tuple[float, float]]] = {kind: [] for kind in _ORDER}
-    for band in every:
-        begin, end = (band.first - start) * scale, (band.last + 1 - start) * scale
-        begin = max(0.0, min(begin, width - _LEAST.get(band.kind, 0.0)))
-        end = max(end, begin + _LEAST.get(band.kind, 0.0))
+    for kind, begin, end in _unit_shares(every, width):
+        if kind not in _NEVER_HIDDEN:
+            found[kind].append((begin, end))
+    for band in (each for each in every if each.kind in _NEVER_HIDDEN):
+        begin = max(0.0, min((band.first - start) * scale, width - _LEAST))
+        end = max((band.last + 1 - start) * scale, begin + _LEAST)
         own = found[band.kind]
         if own and begin - own[-1][1] < 1:
             begin = own.pop()[0]
         own.append((begin, end))
     return {kind: own for kind, own in found.items() if own}
+
+
+def _unit_shares(every: list[OffsetBand], width: int) -> Iterator[tuple[BandKind, float, float]]:
+    """Disjoint (kind, from, to), in order: where a unit has several bands of a kind, they stand where the first one
+    does."""
+    start, total = every[0].first, every[-1].last + 1 - every[0].first
+    units: list[Counter[BandKind]] = [Counter() for _ in range(width)]
+    for band in every:  # in whole numbers: a unit is `total` long
+        at, end = (band.first - start) * width, (band.last + 1 - start) * width
+        while at < end:
+            begin, at = at, min(end, (at // total + 1) * total)
+            units[begin // total][band.kind] += at - begin
+    at = 0
+    for kind, own in groupby(chain.from_iterable(unit.items() for unit in units), itemgetter(0)):
+        begin, at = at, at + sum(share for _, share in own)
+        yield kind, begin / total, at / total
 
 
 def strip_paths(drawn: Iterable[OffsetBand], width: int = STRIP_WIDTH) -> list[tuple[BandKind, str]]:

@@ -10,7 +10,9 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.cli.group_answers import GroupAnswer, states_text
 from acktrail.cli.text.json_text import json_line
+from acktrail.kafka.descriptions import GroupDescription
 from acktrail.plain_tables import KnownSum, shortened, table
 
 
@@ -70,3 +72,10 @@ def test_one_harmless_line(text: str) -> None:
 def test_text_stays_readable() -> None:
     """Letters of any language are printed as they are."""
     assert json_line(["böse gruppe 群"]) == '["böse gruppe 群"]'
+
+
+def test_a_group_without_offsets_has_no_lag() -> None:
+    """Not 0, which would be that it has read everything."""
+    group = GroupDescription(error_code=0, error=None, group_id="g", coordinator_id=1, state="Empty")
+    line = states_text([GroupAnswer(group_id="g", group=group)]).splitlines()[1]
+    assert line.split()[-2:] == ["0", "-"]

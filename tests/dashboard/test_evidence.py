@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from samples.sample_run import RUN, sample_run, store
 from typer.testing import CliRunner
 
 from acktrail.config import TablesConfig
-from acktrail.errors import MalformedFile
+from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.command import evidence as app
 from acktrail_dashboard.evidence import FileFate, PackVerdict, digest, read_pack, verify_pack, write_evidence
@@ -162,6 +163,13 @@ def test_a_file_keeps_the_hash_of_its_first_pack(stored: TablesConfig, file: Pat
     assert first.items() <= second.items()
     assert len(second) == len(first) + 1
     assert _refused(verify_pack(stored, later)) == [("files", "offset_observations", path.name)]
+
+
+def test_a_storage_that_refuses_is_no_verdict(stored: TablesConfig, file: Path) -> None:
+    """Nothing can be said of the files then: an error of ours with its reason."""
+    refused = PermissionError(13, "Permission denied")
+    with patch("acktrail_dashboard.evidence.files_of", side_effect=refused), pytest.raises(ConfigurationError):
+        verify_pack(stored, file)
 
 
 def _hashes(pack: dict[str, Any]) -> dict[tuple[str, str], str]:

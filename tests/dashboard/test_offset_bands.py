@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.sample_run import sample_run
@@ -21,6 +22,7 @@ from acktrail_dashboard.offset_bands import (
     strip_paths,
 )
 
+NEVER_HIDDEN = {BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN}
 STATES = {0: BandKind.AVAILABLE, 2: BandKind.ACKNOWLEDGED, 3: BandKind.ARCHIVING, 4: BandKind.ARCHIVED}
 
 
@@ -66,8 +68,9 @@ def test_bands_are_the_kind_of_every_offset(window: StateWindow) -> None:
 @given(windows(longest=300), st.sampled_from([1, 7, 40, STRIP_WIDTH]))
 @settings(max_examples=60, deadline=None)
 def test_a_scale_keeps_what_must_be_seen(window: StateWindow, width: int) -> None:
-    """Every band lies under a piece of its kind, within the width; pieces of a kind are disjoint, and no more than the
-    width allows. What covers an archived, archiving or unknown record is of its kind or a worse one."""
+    """Every band has a piece of its kind within a unit, and within the width; pieces of a kind are disjoint, and no
+    more than the width allows. What covers an archived, archiving or unknown record is of its kind or a worse one; all
+    others are drawn as wide as they are many, none over another."""
     found = bands(window)
     drawn = scaled_bands(found, width)
     order = [*drawn]
@@ -75,24 +78,41 @@ def test_a_scale_keeps_what_must_be_seen(window: StateWindow, width: int) -> Non
         assert len(pieces) <= width
         assert all(0 <= begin < end <= max(width, 3) + 1e-6 for begin, end in pieces)
         assert all(left[1] <= right[0] for left, right in pairwise(pieces))
+    scale = width / max(window.end - window.start, 1)
     for band in found:
-        middle = (band.first + band.last + 1 - 2 * window.start) / 2 * width / (window.end - window.start)
+        middle = (band.first + band.last + 1 - 2 * window.start) / 2 * scale
+        assert any(begin - 1 <= middle <= end + 1 for begin, end in drawn[band.kind])
         over = [kind for kind in order if any(begin <= middle <= end for begin, end in drawn[kind])]
-        assert band.kind in over
-        assert order.index(over[-1]) >= order.index(band.kind)
+        assert band.kind not in NEVER_HIDDEN or order.index(over[-1]) >= order.index(band.kind)
+    for kind, count in records_by_kind(found).items():
+        wide = sum(end - begin for begin, end in drawn[kind])
+        assert wide == pytest.approx(count * scale) if kind not in NEVER_HIDDEN else wide > count * scale - 1e-6
+    calm = sorted(piece for kind in drawn.keys() - NEVER_HIDDEN for piece in drawn[kind])
+    assert all(left[1] <= right[0] for left, right in pairwise(calm))
 
 
-def test_one_archived_record_in_a_million_is_drawn() -> None:
+def test_a_group_that_finished_nearly_everything_is_drawn_so() -> None:
+    """Every 900th record of a million is available: so is 0.1 % of the picture."""
+    done = tuple(
+        StateBatch(first_offset=first + 1, last_offset=first + 899, delivery_state=2, delivery_count=1)
+        for first in range(0, 1_000_000, 900)
+    )
+    drawn = scaled_bands(bands(StateWindow(start=0, end=1_000_000, batches=done)), 1_000)
+    assert sum(end - begin for begin, end in drawn[BandKind.AVAILABLE]) < 2
+
+
+@pytest.mark.parametrize(("state", "kind"), [(4, "archived"), (3, "archiving"), (7, "unknown")])
+def test_one_record_in_a_million_is_drawn(state: int, kind: str) -> None:
     """It has a piece of its own, wide enough to be seen."""
-    one = StateBatch(first_offset=500_000, last_offset=500_000, delivery_state=4, delivery_count=5)
+    one = StateBatch(first_offset=500_000, last_offset=500_000, delivery_state=state, delivery_count=5)
     done = tuple(
         StateBatch(first_offset=first, last_offset=first, delivery_state=2, delivery_count=1)
         for first in range(0, 400_000, 200)
     )
     found = bands(StateWindow(start=0, end=1_000_000, batches=(*done, one)))
     paths = dict(strip_paths(found))
-    assert "1 archived" in strip_label(found)
-    assert "h3v" in paths[BandKind.ARCHIVED]
+    assert f"1 {kind}" in strip_label(found)
+    assert "h3v" in paths[BandKind(kind)]
     assert sum(map(len, paths.values())) < 10_000
 
 

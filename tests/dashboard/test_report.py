@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from jobs.world import World, batch, key_of, snapshot, update
 from samples.history_tables import build
-from samples.sample_run import RUN, sample_run, share_partition, store, table
+from samples.sample_run import HOSTILE, RUN, hostile_run, sample_run, share_partition, store, table
 from typer.testing import CliRunner
 
 from acktrail.config import TablesConfig, dashboard_url, reports_kept
@@ -39,23 +39,6 @@ import report_schema  # a program of the folder `tools`
 WRITTEN = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 VOID = {"meta", "br", "hr", "wbr"}
 FOREIGN = {"script", "iframe", "object", "embed", "img", "image", "link", "base", "form", "video", "audio", "use"}
-HOSTILE = (
-    "<script>document.title='owned'</script>",
-    "</title></style></svg><img src=//evil.example/x onerror=alert(1)>",
-    "\"onmouseover='alert(1)' style=\"background:url(https://evil.example/)",
-    "two\nlines\r\tand a tab",
-    "evil\u202egnp.exe\u2066",
-    "zero\u200bwidth",
-    "\x1b[31mred\x9b0m\x00",
-    "\N{CJK UNIFIED IDEOGRAPH-754C}" * 85,
-    "x" * 255,
-    "&lt;already&gt; &amp; escaped",
-)
-NAMED = (
-    "rule", "severity", "subject", "detail", "suite", "expectation", "observed_value", "topic", "topic_id", "status",
-    "group_id", "group_state", "assignor", "error", "completeness_reason",
-)  # fmt: skip
-"""Columns whose text comes from a cluster, or from tables that somebody else may write."""
 
 
 class Page(HTMLParser):
@@ -102,22 +85,7 @@ def html() -> str:
 
 @pytest.fixture(scope="module")
 def hostile() -> str:
-    """A run in which everything that has a name has a hostile one."""
-    pairs = [
-        share_partition(name, HOSTILE[n - 3], n, start=5, end=9, batches=((5, 6, 4, 5),), verdict=name, reason=name)
-        for n, name in enumerate(HOSTILE)
-    ]
-    words = [
-        dict.fromkeys(NAMED, name) | {"success": False, "configs": [(name, name)], "group_type": "share"}
-        for name in HOSTILE
-    ]
-    tables = replace(
-        sample_run(),
-        share_partition_states=table("share_partition_states", [state for state, _ in pairs]),
-        reconciliations=table("reconciliations", [verdict for _, verdict in pairs]),
-        **{name: table(name, words) for name in ("findings", "quality_results", "topics", "group_observations")},
-    )
-    return render_html(tables, RUN, written_at=WRITTEN, broker=HOSTILE[0])
+    return render_html(hostile_run(), RUN, written_at=WRITTEN, broker=HOSTILE[0])
 
 
 @pytest.mark.parametrize("which", ["html", "hostile"])
@@ -222,6 +190,17 @@ def test_a_large_cluster_is_cut_and_says_so() -> None:
     assert set(re.findall(r"<bdi>(group-\d+)</bdi></strong>", html)) == {f"group-{number}" for number in range(40)}
     assert sum("missing state" in row["Verdict"] for row in rows) == 30
     assert "2,970 of 3,000 share partitions match" in html
+
+
+def test_tables_have_headers_and_places_have_one_name(html: str) -> None:
+    """For people who do not see the page: a caption for each table, headers with a scope, unique ids, named parts."""
+    page = Page(html)
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert len(page.all("table")) == len(page.all("caption")) > 0
+    assert {header.get("scope") for header in page.all("th")} <= {"col", "row", "rowgroup"}
+    assert {region["aria-labelledby"] for region in page.all("section")} <= {*ids}
+    assert all({"aria-hidden", "aria-label"} & picture.keys() for picture in page.all("svg"))
 
 
 def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dashboard.conftest import Site
 from drivers.axe import CONTRAST, axe_violations, show_as
 from drivers.browser import PAGE_BYTES, Page
 from samples.dashboard_tables import HOSTILE, NOW, topic_id_of
-from samples.sample_run import RUN, sample_run
+from samples.sample_run import RUN, hostile_run
 from servers.web_server import web_server
 
 from acktrail.connect.config_def import Password
@@ -71,8 +71,9 @@ def test_a_page_is_accessible_and_fits(site: Site, tab: Page, address: str) -> N
 
 
 def test_pages_of_their_own_are_accessible(site: Site, tab: Page, tmp_path: Path) -> None:
-    """The login, an address that is none, and a report. Its policy refuses nothing but what is put into it."""
-    text = render_html(sample_run(), RUN, written_at=NOW)
+    """The login, an address that is none, and a report of hostile names. Its policy refuses what is put into it, and
+    nothing else."""
+    text = render_html(hostile_run(), RUN, written_at=NOW)
     report, changed = tmp_path / "report.html", tmp_path / "changed.html"
     report.write_text(text, "utf-8")
     changed.write_text(text.replace("<main>", "<main><script>document.title='owned'</script>"), "utf-8")

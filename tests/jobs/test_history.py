@@ -252,6 +252,16 @@ def lose(world: World, table: str) -> None:
     shutil.rmtree(Path(world.config.uri) / table)
 
 
+def without_a_row(world: World, table: str) -> None:
+    world.tables.replace(table, world.tables.read(table).sort_by("group_id").slice(1))
+
+
+def of_another_release(world: World, table: str) -> None:
+    rows = world.tables.read(table)
+    older = pc.subtract(rows["law"], pa.scalar(1, pa.int32()))
+    world.tables.replace(table, rows.set_column(rows.column_names.index("law"), "law", older))
+
+
 def optimized(world: World, table: str) -> None:
     """By an engine that knows nothing of acktrail, with all that no version needs removed."""
     records = world.tables.snapshot(table)
@@ -272,6 +282,8 @@ def maintained(world: World, _: str) -> None:
         (maintained, "", None),
         (lose, "held_states", "held_states has no states"),
         (lose, "delivery_history", "delivery_history lacks changes"),
+        (without_a_row, "held_states", "held_states is damaged"),
+        (of_another_release, "held_states", "another release of acktrail made it"),
     ],
 )
 def test_it_continues_or_gives_its_reason_in_one_line(

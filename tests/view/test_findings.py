@@ -42,6 +42,9 @@ def test_open_findings_have_names_and_evidence(health: HealthTables, capsys: pyt
     assert " ".join(head.split()) == "SEVERITY RULE GROUP TOPIC PARTITION SINCE SEEN EVIDENCE DETAIL"
     assert first.endswith("-         state partition 3, offsets 0 to 9: it is so")
     assert " ".join(second.split()) == "error live_ahead billing orders 4 3 h ago 4 3:17 it is so"
+    seen = [{**WHOLE, "subject": subject, "first_seen_at": health.ago(m)} for subject, m in (("a", 9), ("b", 3))]
+    health.reconciled(findings=[BROKEN, *seen], run_id="run-3")
+    assert [row["subject"] for row in asked(health, capsys, "--json").rows] == ["b", "a", "0"]  # the newest first
 
 
 def test_findings_are_chosen(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,7 @@ from samples.health_tables import HOSTILE, HealthTables
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.tables.open_runs import newest_audits
 from acktrail.view.cluster_health import ClusterHealth
 from acktrail.view.queue_rows import worst_first
 
@@ -74,6 +76,9 @@ def test_the_worst_is_on_top(health: HealthTables, capsys: pytest.CaptureFixture
     assert [line.split()[0] for line in tables[2].splitlines()] == ["GROUP", "billing", "slow"]
     assert tables[2].splitlines()[1].endswith(f"it is stuck. What to do: {STATUS_TABLE[QueueStatus.STUCK].advice}.")
     assert lines[-1] == "act on: 1 share partition(s) stuck: `acktrail groups describe billing`"
+    billing, slow, _ = as_json(health, capsys)["groups"]
+    assert (billing["unfinished_records"], billing["known_unfinished_records"]) == (None, 12)
+    assert slow["unfinished_records"] == slow["known_unfinished_records"] == 7_000
 
 
 def test_the_exit_code_is_the_urgency_of_the_worst_status(health: HealthTables) -> None:
@@ -126,7 +131,9 @@ def test_a_critical_finding_is_something_to_act_on(health: HealthTables, capsys:
     health.reconciled([health.queue("g", "ok")], [{"rule": "export_complete", "severity": "critical"}], run_id="run-1")
     assert as_json(health, capsys)["act_on"] == ["1 critical finding(s): `acktrail findings --severity critical`"]
     health.reconciled([health.queue("g", "ok")], run_id="run-2")
-    assert as_json(health, capsys)["act_on"] == []
+    with patch("acktrail.tables.open_runs.newest_audits", wraps=newest_audits) as asked:
+        assert as_json(health, capsys)["act_on"] == []
+    assert asked.call_count == 1, "which findings are open is read once"
 
 
 def test_groups_are_chosen_by_pattern(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:

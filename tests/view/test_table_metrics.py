@@ -48,6 +48,7 @@ def health(tmp_path: Path) -> HealthTables:
     found = HealthTables(tmp_path / "tables")
     found.exported(90, reason="pruned", lost=12)
     found.exported(80, reason="log_replaced", lost=1)
+    found.tables.append("export_ranges", [{"gap_first": 7, "gap_reason": "pruned", "exported_at": found.ago(85)}])
     found.exported(2)
     found.reconciled(run_id="run-1", minutes=65, mismatches=[1])
     rows = [
@@ -135,6 +136,22 @@ def test_a_damaged_table_hides_its_part_alone(health: HealthTables) -> None:
     assert {key[0] for key, value in found["tables_readable"].items() if not value} == {"findings"}
     assert "open_findings" not in found
     assert found["groups"]["stuck",] == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "part", "seen"),
+    [
+        ("export_ranges", "exports", {"export_timestamp_seconds", "newest_state_record_timestamp_seconds"}),
+        ("run_totals", "reconciliation", {"reconciliation_timestamp_seconds", "verdicts"}),
+    ],
+)
+def test_a_lost_file_hides_what_is_in_it_alone(health: HealthTables, table: str, part: str, seen: set[str]) -> None:
+    """What was read otherwise is shown: its alerts can fire."""
+    health.tables.append("state_records", [{"timestamp_ms": 1}])
+    next(Path(health.config.uri, table).glob("*.parquet")).unlink()
+    found = metrics(health)
+    assert found["tables_readable"][part,] == 0
+    assert found.keys() >= seen
 
 
 def test_hostile_names_are_labels(health: HealthTables) -> None:

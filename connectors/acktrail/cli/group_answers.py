@@ -183,7 +183,7 @@ def states_text(answers: Iterable[GroupAnswer]) -> str:
             group.state,
             group.group_epoch,
             len(group.members),
-            one.lag,
+            one.lag if one.offsets else None,
         )
         for one in answers
         if (group := one.group) is not None

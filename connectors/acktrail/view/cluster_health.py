@@ -178,7 +178,7 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
         "exported_at": lambda: newest_export(tables),
         "verdicts": lambda: newest_verdicts(tables),
         "queues": lambda: _queues(tables),
-        "findings": lambda: open_findings(tables) if open_runs(tables).run_ids else None,
+        "findings": lambda: open_findings(tables, runs) if (runs := open_runs(tables)).run_ids else None,
         "gaps": lambda: export_gaps(tables),
         "changes": lambda: _changes(tables, now - dt.timedelta(days=1)),
     }
@@ -271,8 +271,9 @@ def export_gaps(tables: Tables) -> dict[str, GapsOfReason]:
     """By reason; a reason without a gap is left out. A break of a log is one offset of the tables that no record of
     Kafka's ever had. Raises ConfigurationError, RetryableError: the table cannot be read."""
     columns = ["gap_first", "gap_last", "gap_reason", "exported_at"]
+    is_gap = pc.field("gap_first").is_valid() & pc.field("gap_last").is_valid()
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in tables.read("export_ranges", columns=columns, where=pc.field("gap_first").is_valid()).to_pylist():
+    for row in tables.read("export_ranges", columns=columns, where=is_gap).to_pylist():
         found[str(row["gap_reason"])].append(row)
     return {
         reason: GapsOfReason(

@@ -102,10 +102,10 @@ def finding_row(row: Mapping[str, Any], topics: Mapping[str, str], runs: OpenRun
     return FindingRow(**{**own, **texts, "severity": canonical(row["severity"]), "topic": topic, "is_open": is_open})
 
 
-def open_findings(tables: Tables, *, gone_too: bool = False) -> tuple[FindingRow, ...]:
-    """The findings that the newest runs saw, by `FindingRow.urgency`; with `gone_too` also those that only earlier ones
-    saw. Where no run is known there are none. Raises ConfigurationError, RetryableError: a table cannot be read."""
-    runs = open_runs(tables)
+def open_findings(tables: Tables, runs: OpenRuns | None = None, *, gone_too: bool = False) -> tuple[FindingRow, ...]:
+    """The findings that the newest `runs` saw, by `FindingRow.urgency`; with `gone_too` also those of earlier ones
+    alone. Where no run is known there are none. Raises ConfigurationError, RetryableError: a table cannot be read."""
+    runs = runs or open_runs(tables)
     where = None if gone_too else pc.field("run_id").isin(list(runs.run_ids))
     rows = tables.read("findings", columns=FINDING_COLUMNS, where=where).to_pylist() if runs.run_ids else []
     is_named = all(row["topic"] is not None or row["topic_id"] is None for row in rows)

@@ -136,7 +136,7 @@ class _Families:
         }  # fmt: skip
         for name, families in parts.items():
             try:
-                yield from [*families()]
+                yield from families()  # those that were read before an error stay
             except AcktrailError:
                 self._unreadable.add(name)
         readable = {name: float(name not in self._unreadable) for name in parts}

@@ -31,6 +31,23 @@ TOPIC_IDS = {
     "payments": "w3hQpTgaR9uT0bqYF1k2Lw",
     "shipments": "U9x2mQeYQ0KkVh8n7sPz1g",
 }
+HOSTILE = (
+    "<script>document.title='owned'</script>",
+    "</title></style></svg><img src=//evil.example/x onerror=alert(1)>",
+    "\"onmouseover='alert(1)' style=\"background:url(https://evil.example/)",
+    "two\nlines\r\tand a tab",
+    "evil\u202egnp.exe\u2066",
+    "zero\u200bwidth",
+    "\x1b[31mred\x9b0m\x00",
+    "\N{CJK UNIFIED IDEOGRAPH-754C}" * 85,
+    "x" * 255,
+    "&lt;already&gt; &amp; escaped",
+)
+NAMED = (
+    "rule", "severity", "subject", "detail", "suite", "expectation", "observed_value", "topic", "topic_id", "status",
+    "group_id", "group_state", "assignor", "error", "completeness_reason",
+)  # fmt: skip
+"""Columns whose text comes from a cluster, or from tables that somebody else may write."""
 Batch = tuple[int, int, int, int]
 BATCH = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
@@ -319,6 +336,24 @@ def sample_run() -> RunTables:
     """The tables of one run with five groups and every kind of trouble; branches have no tables."""
     none = Tables(TablesConfig(uri="/acktrail-has-no-tables-here"))
     return replace(build_run(), branches={each.name: each.read(none, None) for each in report_sections()})
+
+
+def hostile_run() -> RunTables:
+    """A run in which everything that has a name has a hostile one."""
+    pairs = [
+        share_partition(name, HOSTILE[n - 3], n, start=5, end=9, batches=((5, 6, 4, 5),), verdict=name, reason=name)
+        for n, name in enumerate(HOSTILE)
+    ]
+    words = [
+        dict.fromkeys(NAMED, name) | {"success": False, "configs": [(name, name)], "group_type": "share"}
+        for name in HOSTILE
+    ]
+    return replace(
+        sample_run(),
+        share_partition_states=table("share_partition_states", [state for state, _ in pairs]),
+        reconciliations=table("reconciliations", [verdict for _, verdict in pairs]),
+        **{name: table(name, words) for name in ("findings", "quality_results", "topics", "group_observations")},
+    )
 
 
 def store(root: Path) -> TablesConfig:

@@ -47,7 +47,7 @@ def findings(
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the findings that are open, the worst first: which rule, where, since when, and the evidence.
+    """List the findings that are open, the worst and then the newest first: rule, place, since when, and evidence.
 
     Open is what the newest reconciliation saw, and the newest audit of a branch. EVIDENCE is the state record that
     shows it: its state partition and offset in __share_group_state. The JSON form has one object for each finding. The

@@ -74,7 +74,13 @@ def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:
 def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> dict[str, Any]:
     """Everything that is known, with all share partitions that are in trouble; rows have the columns of the tables."""
     groups = [
-        {**each, "statuses": dict(zip(each["words"], each["counts"], strict=True))} for each in _rows(found.groups)
+        {
+            **each,
+            "unfinished_records": _unfinished(each).total,
+            "known_unfinished_records": _unfinished(each).known,
+            "statuses": dict(zip(each["words"], each["counts"], strict=True)),
+        }
+        for each in _rows(found.groups)
     ]
     queues = [{**each, "told": trouble_text(each["status"], each["reason"])} for each in _in_trouble(found)]
     return {
@@ -176,8 +182,11 @@ def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, wh
 
 def _group_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
     own = f"{row['counts'][0]:,} of {row['partitions']:,}"
-    unfinished = KnownSum(row["unfinished_records"] or 0, row["unfinished_unknown"])
-    return row["group_id"], in_words(row["status"]), _age(row["status_since"], now), own, unfinished
+    return row["group_id"], in_words(row["status"]), _age(row["status_since"], now), own, _unfinished(row)
+
+
+def _unfinished(group: Row) -> KnownSum:
+    return KnownSum(group["unfinished_records"] or 0, group["unfinished_unknown"])
 
 
 def _queue_row(row: Row, now: dt.datetime) -> tuple[object, ...]:

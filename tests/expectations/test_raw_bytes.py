@@ -111,6 +111,14 @@ def test_undecodable_records_agree_with_their_bytes() -> None:
     assert matching(records) == [True] * records.num_rows
 
 
+def test_what_an_earlier_acktrail_could_not_read_contradicts_nothing() -> None:
+    """Its row lacks the columns that are known today; what it does have is compared."""
+    names = ("snapshot_epoch", "state_epoch", "leader_epoch", "start_offset", "batches")
+    newer = decoded(decode_status="unknown_version", **dict.fromkeys(names))(everyday().table())
+    assert matching(newer) == [True] * newer.num_rows
+    assert [at for at, fine in enumerate(matching(decoded(group_id="somebody")(newer))) if not fine] == [9]
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("pieces", "parts"), [(20, 9), (3, 2)])
 def test_pieces_and_order_make_no_difference(

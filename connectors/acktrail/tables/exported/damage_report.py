@@ -16,6 +16,7 @@ from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import DamagedTables
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
+from acktrail.format.wire.raw_record import DecodeStatus
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
@@ -36,6 +37,8 @@ _COMPARED: Final = tuple(name for name in DECODED_RECORDS.names if name not in {
 COMPARED_COLUMNS: Final = (*_RAW.values(), *_COMPARED)
 """The columns of ``STATE_RECORDS`` that the comparison needs: address, time and bytes, and what is compared."""
 _NESTED_AT_ONCE: Final = 4_096
+_OF_A_NEWER_KAFKA: Final = pa.array([DecodeStatus.UNKNOWN_TYPE, DecodeStatus.UNKNOWN_VERSION])
+"""What one acktrail cannot read and a later one may: what such a row lacks contradicts nothing."""
 
 
 class RepairAction(StrEnum):
@@ -231,13 +234,17 @@ def contradictions(tables: Tables, paths: Sequence[str]) -> Iterator[pa.Table]:
 
 def differing_columns(stored: pa.Table) -> dict[int, list[str]]:
     """By index of a row of `stored` (``COMPARED_COLUMNS``): its decoded columns that say something else than its bytes.
-    A record that cannot be decoded agrees where its `decode_status` is the one that its bytes lead to."""
+    A record that cannot be decoded agrees where its `decode_status` is the one that its bytes lead to, or where it was
+    of a newer Kafka than the acktrail that exported it knew."""
+    was_newer = pc.is_in(stored["decode_status"], _OF_A_NEWER_KAFKA)
     raw = pa.Table.from_arrays([stored[name] for name in _RAW.values()], schema=RAW_RECORDS)
     decoded = decode_records(raw)
     found: dict[int, list[str]] = {}
     for name in _COMPARED:
         for row in _different(stored[name].combine_chunks(), decoded[name].combine_chunks()):
-            found.setdefault(row, []).append(name)
+            is_lacking = name == "decode_status" or not stored[name][row].is_valid
+            if not (is_lacking and was_newer[row].as_py()):
+                found.setdefault(row, []).append(name)
     return found
 
 

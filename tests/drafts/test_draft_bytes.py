@@ -1,24 +1,46 @@
-"""Every draft's dialect against the printed schemas, and against itself."""
+"""Every draft's dialect against the printed schemas and against itself; records spelt with the documents' field names;
+``acktrail record decode`` and ``record replay`` on dumps and logs of drafts, and replay by policy ``strict``."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from definitions import dialect_laws
-from drafts.random_drafts import DRAFT_RECORDS
-from hypothesis import given
+from drafts.draft_lives import DRAFT_RECORDS, state_logs
+from drivers.command_line import run
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples.golden_vectors import SEED, wire
+from samples.dialect_dumps import (
+    KEY,
+    ODD,
+    ODD_KEY,
+    any_moment_is_the_replay_of_what_was_there,
+    as_log,
+    dump,
+    rows_tell,
+    snapshot,
+)
+from samples.dump_lines import dump_line
+from samples.golden_vectors import wire
+from samples.random_records import any_batches
+from state_topics.segment_bytes import CONTROL
+from state_topics.segment_bytes import batch as segment
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dialects import CANDIDATES
+from acktrail.format.wire.dialects import CANDIDATES, KAFKA_4_2, state_json
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import StateBatch
-from acktrail.model.records import Tombstone
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.records import RecordAt, Tombstone
+from acktrail.model.replay import Policy
+from acktrail.model.share_partition import GroupId
 from acktrail.offline.copied_files import dialect_named
+from acktrail.offline.replay_files import replay_records
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_records import (
     Checkpoint,
@@ -27,10 +49,15 @@ from acktrail_drafts.draft_records import (
     Delta,
     DeltaTombstone,
     DraftSnapshot,
+    DraftUpdate,
+    finding_json,
 )
+from acktrail_drafts.strict_replay import replay_strictly
+from acktrail_simulation.drafts.document_json import read_checkpoint_record, read_control_record, read_draft_record
 from acktrail_simulation.drafts.record_encoders import encode_in
+from acktrail_simulation.messages.batch_json import batch_fields, read_batches
 
-KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId(SEED["wire_vectors"]["topic_id"]), partition=0)
+in_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def batch(first: int, last: int, state: int, count: int) -> StateBatch:
@@ -195,3 +222,149 @@ def test_control_records_have_real_offsets(name: str, key: str, value: str, at: 
     with pytest.raises(MalformedRecord, match="negative") as caught:
         DRAFTS[name].decode(wire(key), negative)
     assert caught.value.position == at
+
+
+@given(any_batches, st.randoms(use_true_random=False))
+def test_old_and_new_names_mean_the_same(batches: tuple[StateBatch, ...], random: Any) -> None:
+    """R002-10, R002-11, ER-5: a batch under any mix of old and new names, or as a list, is the same batch."""
+    spelt: list[Any] = []
+    for batch in batches:
+        fields = batch_fields(batch)
+        for new, old in (("FirstOffset", "BaseOffset"), ("DeliveryState", "State")):
+            if random.random() < 0.5:
+                fields[old] = fields.pop(new)
+        spelt.append(fields if random.random() < 0.7 else list(batch_fields(batch).values()))
+
+    assert read_batches({random.choice(("States", "StateBatches")): spelt}) == batches
+
+
+def test_a_record_is_told_by_its_fields() -> None:
+    """R000-51, R001-07, R001-38: BackOffset, DeltaIndex, EndOffset and StateEpoch tell the records apart."""
+    states = {"States": [batch_fields(TWO[0])]}
+    control = {"GroupId": "G1", "CheckpointEpoch": 1, **states}
+    assert read_control_record(control) == ControlDelta(
+        group_id=GroupId("G1"), checkpoint_epoch=1, back_offset=None, batches=(TWO[0],)
+    )
+    chained = read_control_record({**control, "BackOffset": 130})
+    assert isinstance(chained, ControlDelta)
+    assert chained.back_offset == 130
+
+    keyed = {"CheckpointEpoch": 1, "StartOffset": -1, **states}
+    assert isinstance(read_checkpoint_record(keyed, KEY), Checkpoint)
+    assert read_checkpoint_record({**keyed, "DeltaIndex": 4}, KEY) == Delta(
+        key=KEY, delta_index=4, checkpoint_epoch=1, start_offset=None, batches=(TWO[0],)
+    )
+
+    draft = {"SnapshotEpoch": 3, "StartOffset": 110, **states}
+    assert read_draft_record(draft, KEY, update=False) == DraftSnapshot(
+        key=KEY, state_epoch=None, snapshot_epoch=3, start_offset=110, batches=(TWO[0],)
+    )
+    assert read_draft_record({**draft, "StateEpoch": 9}, KEY, update=True) == DraftUpdate(
+        key=KEY, state_epoch=9, snapshot_epoch=3, start_offset=110, batches=(TWO[0],)
+    )
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", DRAFTS)
+@in_process
+@given(data=st.data())
+def test_decode_prints_every_record(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject
+) -> None:
+    """Every record that a dialect has room for is one line, with a type and its group."""
+    log = as_log(data.draw(st.lists(DRAFT_RECORDS[name], min_size=1, max_size=3)))
+
+    done = run(
+        capsys, "record", "decode", "--dialect", name, dump(tmp_path / "log.jsonl", partial(encode_in, name), log)
+    )
+
+    rows_tell(done.rows, log)
+
+
+@given(st.one_of(state_logs(), state_logs().map(lambda log: log[1:])))
+def test_policies_on_released_records(log: Sequence[RecordAt[Any]]) -> None:
+    """Policy broker is the plain fold; strict is the fold of what the documents let count, and the differences are its
+    findings. Both find the same when asked."""
+    broker, strict = (replay_records(KAFKA_4_2, log, policy, audited=True) for policy in Policy)
+    expected = replay_strictly(log)
+
+    assert broker.states == replay_records(KAFKA_4_2, log, Policy.BROKER, audited=False).states
+    assert strict.states == [state_json(state) for _, state in sorted(expected.states.items())]
+    assert broker.findings == strict.findings == [*map(finding_json, expected.violations)]
+    assert broker.differences == []
+    assert strict.differences == [finding for finding in strict.findings if finding["changes_state"]]
+    if not strict.differences:
+        assert strict.states == broker.states
+
+
+def test_strict_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each difference is a line on stderr, every finding a JSON object in the file; stdout stays the contract's, and a
+    hostile group cannot steer the terminal."""
+    file, findings = dump(tmp_path / "log.jsonl", KAFKA_4_2.encode, ODD), tmp_path / "findings.jsonl"
+
+    strict = run(capsys, "record", "replay", file, "--policy", "strict", "--findings", findings)
+    rows = [json.loads(line) for line in findings.read_text("utf-8").splitlines()]
+    broker = run(capsys, "record", "replay", file)
+
+    assert [(s["group"], s["start_offset"]) for s in strict.rows] == [("G1", 50)]
+    assert [(s["group"], s["start_offset"]) for s in broker.rows] == [("G1", 50), (ODD_KEY.group_id, 5)]
+    assert [(r["rule"], r["offset"], r["changes_state"]) for r in rows] == [
+        ("update_has_snapshot", 0, True),
+        ("update_epoch_matches", 3, True),
+        ("snapshot_epoch_step", 4, False),
+    ]
+    assert rows[0]["group"] == ODD_KEY.group_id
+    said = [line for line in strict.stderr.splitlines() if line.startswith("finding: ")]
+    assert len(said) == sum(row["changes_state"] for row in rows) == 2
+    assert "\x1b" not in strict.stderr
+    assert "finding" not in broker.stderr
+
+
+def test_any_moment_by_policy_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--at an offset or a time equals the replay of a dump that ends there."""
+    replayed = partial(run, capsys, "record", "replay", "--policy", "strict")
+
+    any_moment_is_the_replay_of_what_was_there(replayed, tmp_path, KAFKA_4_2.encode)
+
+
+def test_a_findings_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line with the file's name and exit code 2; no state is printed."""
+    file = dump(tmp_path / "log.jsonl", KAFKA_4_2.encode, as_log([snapshot(0, 1)]))
+
+    done = run(capsys, "record", "replay", file, "--policy", "strict", "--findings", tmp_path / "none" / "f.jsonl")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert "f.jsonl" in done.stderr.splitlines()[-1]
+
+
+def record(offset: int, key: str, value: str) -> RawRecord:
+    return RawRecord(state_partition=5, offset=offset, timestamp_ms=0, key=wire(key), value=wire(value))
+
+
+def test_control_batches_of_the_drafts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """R000-45, R001-02: drafts i and ii lie in control batches of the user's topic; then these are read, and the
+    user's records are not."""
+    records = [record(4, "W-i-cp-key", "W-i-cp-value"), record(6, "W-i-delta-key", "W-ii-delta-value")]
+    users = [record(offset, "W-4x-snapshot-key", "W-42-snapshot-value") for offset in range(4)]
+    folder = tmp_path / "orders-5"
+    folder.mkdir()
+    file = folder / "00.log"
+    parts = [segment(users), segment(records[:1], attributes=CONTROL), segment(records[1:], attributes=CONTROL)]
+    file.write_bytes(b"".join(parts))
+
+    done = run(capsys, "record", "decode", "--dialect", "ii", file)
+
+    assert [(row["type"], row["offset"], row["partition"]) for row in done.rows] == [
+        ("checkpoint", 4, 5),
+        ("delta", 6, 5),
+    ]
+
+
+def test_the_tables_take_no_drafts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They have no columns for them."""
+    file = tmp_path / "later.jsonl"
+    file.write_text(dump_line(record(1, "W-4x-snapshot-key", "W-42-snapshot-value")) + "\n")
+
+    done = run(capsys, "tables", "import", file, "--tables", tmp_path / "iv", "--cluster", "c1", "--dialect", "iv")
+
+    assert "never shipped" in done.complaint(2)

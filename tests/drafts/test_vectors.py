@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from drafts.random_walks import KEYS, placed
+from drafts.draft_lives import KEYS, placed
 from samples.golden_vectors import SEED, vector
 
 from acktrail.model.batches import StateBatch, combine_state_batches
@@ -56,8 +57,17 @@ def batches(numbers: list[list[int]]) -> tuple[StateBatch, ...]:
     return read_batches({"StateBatches": numbers})
 
 
-def keyed(record: dict[str, Any], key: SharePartition = KEY) -> Checkpoint | Delta:
-    return read_checkpoint_record({"StartOffset": -1 if "DeltaIndex" in record else 0, **record}, key)
+def keyed(record: dict[str, Any]) -> Checkpoint | Delta:
+    return read_checkpoint_record({"StartOffset": -1 if "DeltaIndex" in record else 0, **record}, KEY)
+
+
+def checkpoint(epoch: int, group: str = G1, **more: Any) -> ControlCheckpoint:
+    own: dict[str, Any] = {"start_offset": 0, "end_offset": 0, "batches": (), **more}
+    return ControlCheckpoint(group_id=GroupId(group), checkpoint_epoch=epoch, **own)
+
+
+def delta(epoch: int, group: str = G1, back: int | None = None, batches: tuple[StateBatch, ...] = ()) -> ControlDelta:
+    return ControlDelta(group_id=GroupId(group), checkpoint_epoch=epoch, back_offset=back, batches=batches)
 
 
 @pytest.mark.parametrize("case", vector("DV-delta-index-rollover")["cases"], ids=str)
@@ -175,18 +185,12 @@ def cleaner_log() -> list[RecordAt[ControlRecord]]:
     for group, offsets in case["control_record_offsets"].items():
         epoch = 0
         for offset in offsets:
-            epoch += offset in case["checkpoints"][group]
-            found.append(RecordAt(partition=0, offset=offset, record=control(group, offset, epoch, case)))
+            one, is_checkpoint = batches([[offset, offset, 2, 1]]), offset in case["checkpoints"][group]
+            epoch += is_checkpoint
+            complete = checkpoint(epoch, group, end_offset=offset + 1, batches=one)
+            record = complete if is_checkpoint else delta(epoch, group, batches=one)
+            found.append(RecordAt(partition=0, offset=offset, record=record))
     return sorted(found, key=lambda placed: placed.offset)
-
-
-def control(group: str, offset: int, epoch: int, case: dict[str, Any]) -> ControlRecord:
-    one = StateBatch(first_offset=offset, last_offset=offset, delivery_state=2, delivery_count=1)
-    if offset in case["checkpoints"][group]:
-        return ControlCheckpoint(
-            group_id=GroupId(group), checkpoint_epoch=epoch, start_offset=0, end_offset=offset + 1, batches=(one,)
-        )
-    return ControlDelta(group_id=GroupId(group), checkpoint_epoch=epoch, back_offset=None, batches=(one,))
 
 
 def test_what_the_cleaner_may_remove() -> None:
@@ -230,11 +234,7 @@ def test_back_offset_chains(case: dict[str, Any]) -> None:
     """R001-03, R001-07, R001-10: a chain is whole, or what broke it is named and the scan's state given."""
     log: list[RecordAt[ControlRecord]] = []
     for r in case["records"]:
-        record: ControlRecord
-        if r["t"] == "CP":
-            record = ControlCheckpoint(group_id=G1, checkpoint_epoch=r["e"], start_offset=0, end_offset=0, batches=())
-        else:
-            record = ControlDelta(group_id=G1, checkpoint_epoch=r["e"], back_offset=r["b"], batches=())
+        record = checkpoint(r["e"]) if r["t"] == "CP" else delta(r["e"], back=r["b"])
         log.append(RecordAt(partition=0, offset=r["o"], record=record))
     chain = walk_back({p.offset: p.record for p in log}, G1, case["head"])
     replayed = replay_back_chains(log, {G1: case["head"]})[G1]
@@ -254,9 +254,7 @@ def test_back_offset_chains(case: dict[str, Any]) -> None:
 
 def test_chains_do_not_cross_groups() -> None:
     """R001-01, R001-07: a back offset that leads to another group's record, or a head that is not there, is broken."""
-    other = ControlCheckpoint(group_id=GroupId("G2"), checkpoint_epoch=1, start_offset=0, end_offset=0, batches=())
-    delta = ControlDelta(group_id=G1, checkpoint_epoch=1, back_offset=5, batches=())
-    log: dict[int, ControlRecord] = {5: other, 6: delta}
+    log: dict[int, ControlRecord] = {5: checkpoint(1, "G2"), 6: delta(1, back=5)}
 
     assert walk_back(log, G1, 6).broken == "5 belongs to another group"
     assert walk_back(log, G1, 7).broken == "7 missing"
@@ -278,20 +276,11 @@ def test_fencing(case: dict[str, Any]) -> None:
     """R002-58: an older state epoch is refused, an equal or newer one passes; an initialise starts afresh."""
     assert is_fenced(case["recorded"], case["request"]) == (case["error"] == "FENCED_STATE_EPOCH")
     if "then" in case:
-        before = DraftSnapshot(
-            key=KEY,
-            state_epoch=case["recorded"],
-            snapshot_epoch=4,
-            start_offset=120,
-            batches=batches([[121, 130, 2, 1]]),
-        )
+        own: dict[str, Any] = {"key": KEY, "batches": batches([[121, 130, 2, 1]]), "start_offset": 120}
+        before = DraftSnapshot(state_epoch=case["recorded"], snapshot_epoch=4, **own)
         after = initialising_snapshot(KEY, before, state_epoch=case["request"], start_offset=7)
-        assert (after.snapshot_epoch, after.state_epoch, after.start_offset, after.batches) == (
-            5,
-            case["request"],
-            7,
-            (),
-        )
+        changed = replace(before, state_epoch=case["request"], snapshot_epoch=5, start_offset=7, batches=())
+        assert after == changed
         assert initialising_snapshot(KEY, None, state_epoch=0, start_offset=None).snapshot_epoch == 0
 
 
@@ -319,14 +308,12 @@ def test_batches_lie_inside_the_window(first: int, last: int) -> None:
 
 def test_a_control_delta_of_another_epoch_is_skipped() -> None:
     """R001-14: what follows the checkpoint with another epoch, or comes before any, is found and changes nothing."""
-    one = batches([[0, 4, 2, 1]])
-    checkpoint = ControlCheckpoint(group_id=G1, checkpoint_epoch=1, start_offset=0, end_offset=5, batches=())
-    stale = ControlDelta(group_id=G1, checkpoint_epoch=2, back_offset=None, batches=one)
+    first, stale = checkpoint(1, end_offset=5), delta(2, batches=batches([[0, 4, 2, 1]]))
 
-    replayed = replay_control_log(placed([stale, checkpoint, stale]))
+    replayed = replay_control_log(placed([stale, first, stale]))
     assert (replayed.states[G1].batches, replayed.states[G1].window.start_offset) == ((), 0)
     assert [(found.rule, found.offset) for found in replayed.violations] == [
         (Rule.DELTA_HAS_CHECKPOINT, 0),
         (Rule.DELTA_EPOCH_MATCHES, 2),
     ]
-    assert replay_control_log(placed([stale, checkpoint]), cleaned=True).violations == ()
+    assert replay_control_log(placed([stale, first]), cleaned=True).violations == ()

@@ -1,28 +1,100 @@
-"""Random lives of what the drafts' leaders and coordinators keep, with the truth told apart from any record.
+"""Random records of every draft; random lives of what the drafts' leaders and coordinators keep, with the truth told
+apart from any record, and the logs that they leave.
 
-And the logs that they leave. An offset that became terminal stays terminal and delivery counts never fall: that is what
-makes a checkpoint, which forgets what lies below its start offset, as good as the delta it replaces.
+An offset that became terminal stays terminal and delivery counts never fall: that is what makes a checkpoint, which
+forgets what lies below its start offset, as good as the delta it replaces.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from hypothesis import strategies as st
+from samples.random_records import INT64, any_batches, keys
+from samples.released_records import known_or_none
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail_drafts.draft_records import CheckpointRecord, ControlRecord, DraftRecord, DraftSnapshot, DraftUpdate
+from acktrail_drafts.draft_records import (
+    Checkpoint,
+    CheckpointRecord,
+    ControlCheckpoint,
+    ControlDelta,
+    ControlRecord,
+    Delta,
+    DeltaTombstone,
+    DraftRecord,
+    DraftSnapshot,
+    DraftUpdate,
+)
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
 from acktrail_simulation.drafts.compaction import LogCompaction
 from acktrail_simulation.drafts.control_leader import ControlLeader, ShareSnapshotFile
 from acktrail_simulation.drafts.record_log import RecordLog
+
+UINT8 = st.integers(0, 2**8 - 1)
+UINT16 = st.integers(0, 2**16 - 1)
+UINT32 = st.integers(0, 2**32 - 1)
+OFFSETS = st.integers(0, 2**63 - 1)
+
+
+groups = st.text(st.characters(exclude_categories=("Cs",)), max_size=12).map(GroupId)
+
+
+def _control(back_offset: st.SearchStrategy[int | None]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.builds(
+            ControlCheckpoint,
+            group_id=groups,
+            checkpoint_epoch=UINT16,
+            start_offset=OFFSETS,
+            end_offset=OFFSETS,
+            batches=any_batches,
+        ),
+        st.builds(ControlDelta, group_id=groups, checkpoint_epoch=UINT16, back_offset=back_offset, batches=any_batches),
+    )
+
+
+def _draft(*, state_epoch: Any, snapshot_epoch: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
+    fields: dict[str, Any] = {
+        "key": keys,
+        "state_epoch": state_epoch,
+        "snapshot_epoch": snapshot_epoch,
+        "start_offset": known_or_none(INT64),
+        "batches": any_batches,
+    }
+    return st.one_of(
+        st.builds(DraftSnapshot, **fields), st.builds(DraftUpdate, **fields), st.builds(Tombstone, key=keys)
+    )
+
+
+_keyed: dict[str, Any] = {
+    "key": keys,
+    "checkpoint_epoch": UINT16,
+    "start_offset": known_or_none(INT64),
+    "batches": any_batches,
+}
+
+DRAFT_RECORDS: dict[str, st.SearchStrategy[Any]] = {
+    "i": _control(st.none()),
+    "ii": _control(OFFSETS),
+    "iii": st.one_of(
+        st.builds(Checkpoint, **_keyed),
+        st.builds(Delta, delta_index=UINT8, **_keyed),
+        st.builds(Tombstone, key=keys),
+        st.builds(DeltaTombstone, key=keys, delta_index=UINT8),
+    ),
+    "iv": _draft(state_epoch=UINT32, snapshot_epoch=UINT32),
+    "iv-json": _draft(state_epoch=st.none(), snapshot_epoch=UINT16),
+}
+"""By dialect, records that the dialect has room for."""
 
 GROUPS = tuple(GroupId(name) for name in ("G1", "G2", "G3"))
 KEYS = tuple(
@@ -34,8 +106,6 @@ RETENTION_MS = 100
 START = 100
 WIDTH = 8
 _TERMINAL = (2, 4)
-_KEPT = st.just("clean leave restart")
-"""No record is taken away again."""
 SOURCES = st.integers(0, 2**32).map(random.Random)
 
 
@@ -103,25 +173,54 @@ def told(states: Iterable[tuple[Any, Any]]) -> dict[Any, tuple[int | None, dict[
     }
 
 
-class ControlWalk:
-    """A leader of generation ii or i at work, and after every record what is true.
+class _Life:
+    """Somebody at work; `history`: what is true after every record."""
 
-    `cleaned_to`: no crash is older than the last cleaning.
-    """
+    def __init__(self, source: random.Random, kinds: Iterable[str], without: str) -> None:
+        self.source, self.truth = source, Truth(source)
+        self.kinds = [kind for kind in kinds if kind not in without]
+        self.history: dict[int, Any] = {0: {}}
+
+    @property
+    def log(self) -> RecordLog[Any]:
+        raise NotImplementedError
+
+    def live(self, steps: int = 1) -> Self:
+        """Let things happen."""
+        for _ in range(steps):
+            self._do(self.source.choice(self.kinds))
+            self.history[self.log.end_offset] = self.truth.told()
+        return self
+
+    def true_at(self, end_offset: int) -> Any:
+        """What was true when the log ended there."""
+        return self.history[max(offset for offset in self.history if offset <= end_offset)]
+
+    def _do(self, kind: str) -> None:
+        raise NotImplementedError
+
+
+class ControlWalk(_Life):
+    """A leader of generation ii or i. `cleaned_to`: no crash is older than the last cleaning."""
 
     def __init__(self, source: random.Random, *, chained: bool = True, every: int = 3, without: str = "") -> None:
-        self.source = source
-        self.truth = Truth(source)
+        super().__init__(source, ("write",) * 8 + ("others", "clean", "succeed", "leave"), without)
         self.leader = ControlLeader(RecordLog(), chained=chained, deltas_per_checkpoint=every)
-        self.kinds = [kind for kind in ("write",) * 8 + ("others", "clean", "succeed", "leave") if kind not in without]
         self.file = ShareSnapshotFile()
-        self.history: dict[int, Any] = {0: {}}
         self.cleaned_to = 0
 
-    def step(self) -> None:
-        """Let something happen."""
+    @property
+    def log(self) -> RecordLog[ControlRecord]:
+        return self.leader.log
+
+    @property
+    def states(self) -> Mapping[GroupId, ControlCheckpoint]:
+        """What is in memory."""
+        return self.leader.states
+
+    def _do(self, kind: str) -> None:
         source, leader = self.source, self.leader
-        kind, group = source.choice(self.kinds), source.choice(GROUPS)
+        group = source.choice(GROUPS)
         if kind == "others":
             leader.log.append_others(source.randrange(4))
         elif kind == "clean" and leader.clean():
@@ -137,34 +236,35 @@ class ControlWalk:
             leader.write(group, self.truth.step(group))
         if source.random() < 0.2:
             self.file = self.leader.share_snapshot_file()
-        self.history[self.leader.log.end_offset] = self.truth.told()
 
 
-class CheckpointWalk:
-    """A coordinator of generation iii at work, and after every record what is true."""
+class CheckpointWalk(_Life):
+    """A coordinator of generation iii."""
 
     def __init__(self, source: random.Random, *, highest: int = 3, every: int = 99, without: str = "") -> None:
-        self.source = source
-        self.truth = Truth(source)
+        super().__init__(source, ("write",) * 12 + ("delete", "clean", "clean", "time", "restart", "extend"), without)
         self.clock = SimulatedClock()
         self.coordinator = CheckpointCoordinator(RecordLog(), deltas_per_checkpoint=every, highest_delta_index=highest)
         self.compaction = self._compaction()
-        kinds = ("write",) * 12 + ("delete", "clean", "clean", "time", "restart", "extend")
-        self.kinds = [kind for kind in kinds if kind not in without]
-        self.history: dict[int, Any] = {0: {}}
 
-    def step(self) -> None:
-        """Let something happen."""
+    @property
+    def log(self) -> RecordLog[CheckpointRecord]:
+        return self.coordinator.log
+
+    @property
+    def states(self) -> Mapping[SharePartition, Checkpoint]:
+        """What is in memory."""
+        return self.coordinator.states
+
+    def _do(self, kind: str) -> None:
         source, coordinator = self.source, self.coordinator
-        kind, key = source.choice(self.kinds), source.choice(KEYS)
+        key = source.choice(KEYS)
         if kind == "write":
             start = None if key in self.truth.starts else self.truth.begin(key)
             batches = self.truth.step(key)
             known = self.truth.start(key) if source.random() < 0.3 else None
-            request = StateWrite(
-                key=key, state_epoch=None, start_offset=known if start is None else start, batches=batches
-            )
-            coordinator.write(request)
+            start = known if start is None else start
+            coordinator.write(StateWrite(key=key, state_epoch=None, start_offset=start, batches=batches))
         elif kind == "delete" and key in self.truth.starts:
             self.truth.end(key)
             self.history[coordinator.log.end_offset + 1] = self.truth.told()
@@ -178,7 +278,6 @@ class CheckpointWalk:
             self.compaction = self._compaction(cleaned_to=self.compaction.cleaned_to)
         elif kind == "extend":
             coordinator.highest_delta_index = min(255, coordinator.highest_delta_index * 2)
-        self.history[self.coordinator.log.end_offset] = self.truth.told()
 
     def _compaction(self, cleaned_to: int = 0) -> LogCompaction:
         return LogCompaction(
@@ -187,6 +286,14 @@ class CheckpointWalk:
             tombstone_retention_ms=RETENTION_MS,
             cleaned_to=cleaned_to,
         )
+
+
+LIVES: dict[str, Callable[..., ControlWalk | CheckpointWalk]] = {
+    "i": partial(ControlWalk, chained=False),
+    "ii": ControlWalk,
+    "iii": CheckpointWalk,
+}
+"""By dialect."""
 
 
 def placed(records: list[Any], *, first: int = 0, stride: int = 1) -> tuple[RecordAt[Any], ...]:
@@ -239,51 +346,21 @@ def state_logs(draw: st.DrawFn) -> tuple[RecordAt[StateRecord], ...]:
         key, kind = draw(st.sampled_from(KEYS)), draw(st.integers(0, 9))
         truth = Truth(draw(SOURCES))
         truth.begin(key)
-        batches = truth.step(key)
+        own: dict[str, Any] = {"key": key, "batches": truth.step(key), "snapshot_epoch": draw(small)}
+        own["start_offset"] = draw(st.one_of(st.none(), st.integers(START - 2, START + 3)))
         if kind == 0:
             records.append(Tombstone(key=key))
         elif kind < 4:
-            records.append(
-                ShareSnapshot(
-                    key=key,
-                    snapshot_epoch=draw(small),
-                    state_epoch=draw(small),
-                    leader_epoch=draw(small),
-                    start_offset=draw(st.one_of(st.none(), st.integers(START - 2, START + 3))),
-                    delivery_complete_count=None,
-                    create_timestamp_ms=1,
-                    write_timestamp_ms=2,
-                    batches=batches,
-                )
-            )
+            own |= {"state_epoch": draw(small), "leader_epoch": draw(small), "delivery_complete_count": None}
+            records.append(ShareSnapshot(create_timestamp_ms=1, write_timestamp_ms=2, **own))
         else:
-            records.append(
-                ShareUpdate(
-                    key=key,
-                    snapshot_epoch=draw(small),
-                    leader_epoch=draw(st.one_of(st.none(), small)),
-                    start_offset=draw(st.one_of(st.none(), st.integers(START - 2, START + 3))),
-                    delivery_complete_count=draw(st.one_of(st.none(), small)),
-                    batches=batches,
-                )
-            )
+            own |= {name: draw(known_or_none(small)) for name in ("leader_epoch", "delivery_complete_count")}
+            records.append(ShareUpdate(**own))
     return placed(records)
 
 
-def control_logs(*, chained: bool) -> st.SearchStrategy[tuple[RecordAt[ControlRecord], ...]]:
-    """What leaders of generation ii, or i, write about several groups, with records of users between them."""
-    lives = st.builds(ControlWalk, SOURCES, chained=st.just(chained), without=_KEPT)
-    return st.builds(_lived, lives, st.integers(0, 40)).map(lambda life: life.leader.log.records)
-
-
-def checkpoint_logs() -> st.SearchStrategy[tuple[RecordAt[CheckpointRecord], ...]]:
-    """What coordinators of generation iii write about two share partitions."""
-    highest = st.sampled_from((2, 4, 255))
-    lives = st.builds(CheckpointWalk, SOURCES, highest=highest, without=_KEPT)
-    return st.builds(_lived, lives, st.integers(0, 40)).map(lambda life: life.coordinator.log.records)
-
-
-def _lived(life: Any, steps: int) -> Any:
-    for _ in range(steps):
-        life.step()
-    return life
+def lived_logs(name: str, **how: Any) -> st.SearchStrategy[tuple[RecordAt[Any], ...]]:
+    """What somebody of a dialect writes over a life: about several groups with records of users between them, or about
+    two share partitions. No record is taken away again."""
+    lives = st.builds(LIVES[name], SOURCES, without=st.just("clean leave restart"), **how)
+    return st.builds(_Life.live, lives, st.integers(0, 40)).map(lambda life: life.log.records)

@@ -1,19 +1,29 @@
-"""The twelve-row tables of the founding documents, replayed row by row."""
+"""The twelve-row tables of the founding documents, replayed row by row, in dumps and in memory."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from drivers.command_line import run
+from samples.dialect_dumps import KEY, as_log, dump
 from samples.golden_vectors import SEED, example
 
 from acktrail.model.batches import DeliveryState, StateBatch
-from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord
-from acktrail.model.replay import replay
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
+from acktrail.model.replay import Policy, replay
+from acktrail.model.share_partition import GroupId
+from acktrail.offline.replay_files import replay_records
+from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_logs import head_index, replay_back_chains, replay_control_log
 from acktrail_drafts.draft_records import (
+    Checkpoint,
     ControlCheckpoint,
+    Delta,
+    DraftSnapshot,
+    DraftUpdate,
     OffsetWindow,
     effective_window,
     window_violations,
@@ -21,14 +31,26 @@ from acktrail_drafts.draft_records import (
 from acktrail_drafts.strict_replay import replay_strictly
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.document_json import read_control_record
+from acktrail_simulation.drafts.record_encoders import encode_in
 from acktrail_simulation.messages.persister_json import read_request
 
 G1 = GroupId("G1")
-KEY = SharePartition(group_id=G1, topic_id=TopicId("topic_uuid"), partition=0)
 DEFAULT_LIMIT = 5
+TABLES = {
+    "i": "EX-i-control-no-back",
+    "ii": "EX-ii-control-back-offset",
+    "iii": "EX-iii-write-rpc",
+    "iv": "EX-iv-write-rpc",
+}
+CONTROL = [TABLES["i"], TABLES["ii"]]
+FORM = (
+    *("group", "topic_id", "partition", "state_epoch", "snapshot_epoch", "leader_epoch", "start_offset"),
+    *("delivery_complete_count", "batches"),
+)
+Row = dict[str, Any]
 
 
-def control(row: dict[str, Any], *, corrected: bool) -> list[RecordAt[Any]]:
+def control(row: Row, *, corrected: bool = True) -> list[RecordAt[Any]]:
     found = []
     for printed in row["written"]:
         fields = {**printed, **(printed.get("corrected", {}) if corrected else {})}
@@ -36,29 +58,75 @@ def control(row: dict[str, Any], *, corrected: bool) -> list[RecordAt[Any]]:
     return found
 
 
-def window_of(row: dict[str, Any]) -> OffsetWindow:
-    after = row["durable_after"]
+def writes(row: Row) -> list[StateWrite]:
+    return [write for request in row["written"] for write in read_request(StateWrite, request)]
+
+
+def batches_of(row: Row) -> list[list[int]]:
+    return [[b["first"], b["last"], b["state"], b["delivery_count"]] for b in row["durable_after"]["batches"]]
+
+
+def window_of(row: Row) -> OffsetWindow:
+    after, fields = row["durable_after"], ("first_offset", "last_offset", "delivery_state", "delivery_count")
     return OffsetWindow(
         start_offset=after["spso_effective"],
         end_offset=after["speo_effective"],
-        batches=tuple(
-            StateBatch(
-                first_offset=b["first"],
-                last_offset=b["last"],
-                delivery_state=b["state"],
-                delivery_count=b["delivery_count"],
-            )
-            for b in after["batches"]
-        ),
+        batches=tuple(StateBatch(**dict(zip(fields, each, strict=True))) for each in batches_of(row)),
     )
+
+
+def drafted(dialect: str, number: int, write: StateWrite) -> Any:
+    """The record of a table's write, of which `number` came before."""
+    fields: dict[str, Any] = {"key": KEY, "start_offset": write.start_offset, "batches": write.batches}
+    if dialect == "iv":
+        return (DraftUpdate if number else DraftSnapshot)(state_epoch=1, snapshot_epoch=0, **fields)
+    if number:
+        return Delta(delta_index=number - 1, checkpoint_epoch=0, **fields)
+    return Checkpoint(checkpoint_epoch=0, **fields)
+
+
+def shipped(number: int, write: StateWrite) -> ShareSnapshot | ShareUpdate:
+    own: dict[str, Any] = {"key": KEY, "snapshot_epoch": 0, "leader_epoch": 0, "delivery_complete_count": None}
+    own |= {"start_offset": write.start_offset, "batches": write.batches}
+    if number:
+        return ShareUpdate(**own)
+    return ShareSnapshot(state_epoch=1, create_timestamp_ms=None, write_timestamp_ms=None, **own)
+
+
+@pytest.mark.parametrize("dialect", TABLES)
+def test_printed_tables_at_the_command_line(dialect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """R000-01 to R000-03, R000-28, R000-35, R000-38 to R000-43, R000-49, R000-52 to R000-55, R001-05, R001-06, R001-08,
+    R001-11 to R001-14, R002-12 to R002-14: a dump of a printed table, replayed row by row, gives each row's SPSO and
+    batches in the form of the offline contract, by either policy and without a finding; --at a row's last record gives
+    that row."""
+    log, states = list[RecordAt[Any]](), list[tuple[int, Row]]()
+    for row in example(TABLES[dialect])["rows"]:
+        if dialect in ("i", "ii"):
+            log += control(row)
+        else:
+            written = [drafted(dialect, number, write) for number, write in enumerate(writes(row), start=len(log))]
+            log = as_log([*(each.record for each in log), *written])
+        file = dump(tmp_path / "log.jsonl", partial(encode_in, dialect), log)
+        (state,) = run(capsys, "record", "replay", "--dialect", dialect, file).rows
+        strict = replay_records(DRAFTS[dialect], log, Policy.STRICT, audited=True)
+        assert (strict.states, strict.findings) == ([state], [])
+
+        assert tuple(state) == FORM
+        assert state["start_offset"] == row["durable_after"]["spso_effective"]
+        assert state["batches"] == batches_of(row)
+        states.append((log[-1].offset, state))
+    for offset, state in states:
+        done = run(capsys, "record", "replay", "--dialect", dialect, "--at", f"0:{offset}", tmp_path / "log.jsonl")
+        assert done.rows == [state]
+        assert f"included up to and with 0:{offset};" in done.stderr
 
 
 def test_the_chained_table_backwards() -> None:
     """R001-03, R001-04, R001-07, R001-08, R001-10: from the head index alone, link by link, each row gives the same."""
-    table = example("EX-ii-control-back-offset")
+    table = example(TABLES["ii"])
     log: list[RecordAt[Any]] = []
     for row in table["rows"]:
-        log += control(row, corrected=True)
+        log += control(row)
         found = replay_back_chains(log, head_index(log))[G1]
 
         assert (found.chain.broken, found.violations) == (None, ())
@@ -67,7 +135,7 @@ def test_the_chained_table_backwards() -> None:
     assert list(found.chain.offsets) == table["chain"]["walk"]
 
 
-@pytest.mark.parametrize("name", ["EX-i-control-no-back", "EX-ii-control-back-offset"])
+@pytest.mark.parametrize("name", CONTROL)
 def test_the_tables_as_printed(name: str) -> None:
     """R001-09, ER-1: with the misprinted first checkpoint the replay is off by its ten offsets, until row 3."""
     log: list[RecordAt[Any]] = []
@@ -80,11 +148,11 @@ def test_the_tables_as_printed(name: str) -> None:
             assert window == window_of(row)
 
 
-@pytest.mark.parametrize("name", ["EX-i-control-no-back", "EX-ii-control-back-offset"])
+@pytest.mark.parametrize("name", CONTROL)
 def test_the_alternative_last_record(name: str) -> None:
     """R000-52, R000-53, R001-12: a checkpoint of epoch 2 instead of the last delta gives the same window."""
     table = example(name)
-    log = [found for row in table["rows"] for found in control(row, corrected=True)]
+    log = [found for row in table["rows"] for found in control(row)]
     other = table["alternative_last_record"]
     instead = RecordAt(partition=0, offset=other["offset"], record=read_control_record(other))
 
@@ -96,11 +164,11 @@ def test_the_alternative_last_record(name: str) -> None:
 
 def test_notes_on_the_end_offset() -> None:
     """R000-43, R000-54, R001-11, R001-13: the SPEO that the documents' notes give for the control records."""
-    table = example("EX-i-control-no-back")
+    table = example(TABLES["i"])
     log: list[RecordAt[Any]] = []
     ends = {}
     for row in table["rows"]:
-        log += control(row, corrected=True)
+        log += control(row)
         ends[row["step"]] = replay_control_log(log).states[G1].window.end_offset
 
     assert {note["after_step"]: note["speo_in_control_records"] for note in table["speo_notes"]}.items() <= ends.items()
@@ -109,7 +177,7 @@ def test_notes_on_the_end_offset() -> None:
 def test_checkpoint_pictures() -> None:
     """R000-47, R000-48, R000-50, R001-05: the pictured checkpoints break no rule and hold the rows they picture; equal
     neighbours stay apart."""
-    rows = example("EX-i-control-no-back")["rows"]
+    rows = example(TABLES["i"])["rows"]
     for picture in SEED["checkpoint_pictures"]:
         record = read_control_record(picture["record"])
         assert isinstance(record, ControlCheckpoint)
@@ -122,47 +190,16 @@ def test_checkpoint_pictures() -> None:
         assert window.batches == record.batches
 
 
-def writes(table: str) -> list[tuple[dict[str, Any], list[StateWrite]]]:
-    return [
-        (row, [write for request in row["written"] for write in read_request(StateWrite, request)])
-        for row in example(table)["rows"]
-    ]
-
-
-def as_shipped(write: StateWrite, *, first: bool) -> StateRecord:
-    if first:
-        return ShareSnapshot(
-            key=KEY,
-            snapshot_epoch=0,
-            state_epoch=1,
-            leader_epoch=0,
-            start_offset=write.start_offset,
-            delivery_complete_count=None,
-            create_timestamp_ms=None,
-            write_timestamp_ms=None,
-            batches=write.batches,
-        )
-    return ShareUpdate(
-        key=KEY,
-        snapshot_epoch=0,
-        leader_epoch=0,
-        start_offset=write.start_offset,
-        delivery_complete_count=None,
-        batches=write.batches,
-    )
-
-
-@pytest.mark.parametrize("table", ["EX-iii-write-rpc", "EX-iv-write-rpc"])
-def test_shipped_replay_of_the_tables(table: str) -> None:
+@pytest.mark.parametrize("dialect", ["iii", "iv"])
+def test_shipped_replay_of_the_tables(dialect: str) -> None:
     """R002-13: the same requests as shipped records give the same rows by policy broker and by policy strict."""
-    log: list[RecordAt[StateRecord]] = []
-    for row, requests in writes(table):
-        for write in requests:
-            log.append(RecordAt(partition=0, offset=len(log), record=as_shipped(write, first=not log)))
-        strict = replay_strictly(log)
+    records: list[ShareSnapshot | ShareUpdate] = []
+    for row in example(TABLES[dialect])["rows"]:
+        records += [shipped(number, write) for number, write in enumerate(writes(row), start=len(records))]
+        strict = replay_strictly(as_log(records))
 
         assert strict.violations == ()
-        assert strict.states == replay(found.record for found in log)
+        assert strict.states == replay(records)
         state = strict.states[KEY]
         assert effective_window(state.start_offset, state.batches) == window_of(row)
         assert (state.first_unfinished_offset, state.end_offset) == (
@@ -173,8 +210,9 @@ def test_shipped_replay_of_the_tables(table: str) -> None:
 
 def test_gaps_in_iv_and_none_in_iii() -> None:
     """R000-40, R002-14: acknowledging 119 writes 111 to 118 in generation iii and leaves them out in iv."""
-    filled = [write for _, found in writes("EX-iii-write-rpc") for write in found][3]
-    left = [write for _, found in writes("EX-iv-write-rpc") for write in found][3]
+    filled, left = (
+        [write for row in example(TABLES[name])["rows"] for write in writes(row)][3] for name in ("iii", "iv")
+    )
 
     assert [(b.first_offset, b.last_offset, b.delivery_count) for b in filled.batches] == [(111, 118, 0), (119, 119, 1)]
     assert [(b.first_offset, b.last_offset) for b in left.batches] == [(119, 119)]

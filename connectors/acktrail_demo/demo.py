@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_api import DagRun, DagRunFailed, TaskRun
-from acktrail.embedded.airflow_standalone import AirflowStandalone, dags_folder
+from acktrail.embedded.airflow_standalone import AirflowStandalone, DagRun, DagRunFailed, TaskRun, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION
 from acktrail.errors import ConfigurationError, MissingDependency

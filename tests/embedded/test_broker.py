@@ -18,8 +18,7 @@ from servers.real_broker import kafka_tool, kill, restart
 from servers.releases import releases
 
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
-from acktrail.embedded.kafka.embedded_broker import DetachedBroker, find_detached, stop_detached
-from acktrail.embedded.kafka.server_properties import NodePorts, free_ports
+from acktrail.embedded.kafka.embedded_broker import DetachedBroker, NodePorts, find_detached, free_ports, stop_detached
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.kafka.client.broker_client import BrokerClient
 

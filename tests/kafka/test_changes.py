@@ -18,7 +18,7 @@ from servers.fake_kafka import (
     group_deleted,
 )
 
-from acktrail.embedded.kafka.server_properties import free_ports
+from acktrail.embedded.kafka.embedded_broker import free_ports
 from acktrail.errors import (
     AcktrailError,
     ConfigurationError,

@@ -12,7 +12,7 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.server_properties import free_ports
+from acktrail.embedded.kafka.embedded_broker import free_ports
 from acktrail.errors import ConfigurationError, NotAuthorized, RetryableError, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
 

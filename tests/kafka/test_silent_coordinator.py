@@ -16,7 +16,7 @@ from servers.workload import Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.server_properties import free_ports
+from acktrail.embedded.kafka.embedded_broker import free_ports
 from acktrail.errors import NotAllAnswered
 from acktrail.export.export_run import export, observe
 from acktrail.kafka.admin import ShareGroupAdmin

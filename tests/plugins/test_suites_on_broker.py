@@ -19,8 +19,7 @@ from acktrail.kafka.groups.metadata_connector import ShareGroupMetadataSource
 from acktrail.kafka.groups.offsets_connector import ShareGroupOffsetsSource
 from acktrail.model.group_records import ShareGroupMetadata
 from acktrail.model.share_partition import GroupId
-from acktrail_plugins.source_testing import ObservationSuite, SourceSuite
-from acktrail_plugins.testing import ConnectorSuite
+from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SourceSuite
 from acktrail_simulation.messages.group_record_encoder import encode
 
 pytestmark = pytest.mark.broker

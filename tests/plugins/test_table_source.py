@@ -16,8 +16,8 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
-from acktrail_plugins.source_testing import SourceSuite
 from acktrail_plugins.table_source import DeltaTableSource
+from acktrail_plugins.testing import SourceSuite
 
 
 class TestDeltaTableSource(SourceSuite):

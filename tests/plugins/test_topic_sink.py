@@ -23,9 +23,8 @@ from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfigu
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail_plugins.testing import SinkSuite
 from acktrail_plugins.topic import topic_sink
-from acktrail_plugins.topic.target_topics import HeldUp
+from acktrail_plugins.topic.target_topics import HeldUp, TransactionalWriter
 from acktrail_plugins.topic.topic_sink import KafkaTopicSink, TopicSinkTask
-from acktrail_plugins.topic.transactional_writer import TransactionalWriter
 
 pytestmark = pytest.mark.broker
 

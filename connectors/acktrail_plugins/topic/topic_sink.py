@@ -22,8 +22,16 @@ from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfigu
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.source_connectors import KAFKA_KEYS, kafka_config
 from acktrail.model.acls import TRANSACTIONAL_IDS
-from acktrail_plugins.topic.target_topics import HeldUp, TargetTopics, TopicCreation, TopicPositions, check_topic_name
-from acktrail_plugins.topic.transactional_writer import TRANSACTION_S, OutRecord, TransactionalWriter
+from acktrail_plugins.topic.target_topics import (
+    TRANSACTION_S,
+    HeldUp,
+    OutRecord,
+    TargetTopics,
+    TopicCreation,
+    TopicPositions,
+    TransactionalWriter,
+    check_topic_name,
+)
 
 _FRAME_BYTES: Final = 200
 """More than what frames one record in a batch of its own."""

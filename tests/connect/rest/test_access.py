@@ -12,8 +12,8 @@ import pytest
 
 from acktrail.connect.rest.application import rest_server
 from acktrail.connect.runtime.connector_run import ConfigStore
+from acktrail.connect.runtime.standalone import WorkerConfig
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.runtime.worker_config import WorkerConfig
 from acktrail.errors import ConfigurationError
 
 

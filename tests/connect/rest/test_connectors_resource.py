@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from servers.workload import until
 
-from acktrail.connect.rest.calls import Calls
+from acktrail.connect.rest.routes import Calls
 from acktrail.connect.runtime.connector_run import ConfigStore, TargetState
 
 CONFIG = {"connector.class": "MemorySource", "sink.class": "MemorySink", "flush.interval.ms": "10"}

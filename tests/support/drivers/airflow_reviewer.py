@@ -10,8 +10,7 @@ from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
 
-from acktrail.embedded.airflow_api import AirflowApi, AirflowRefused
-from acktrail.embedded.airflow_standalone import HOST, AirflowStandalone
+from acktrail.embedded.airflow_standalone import HOST, AirflowApi, AirflowRefused, AirflowStandalone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from drivers.airflow_reviewer import AirflowReviewer, Approval
 
 from acktrail.change.audit.journal import read_audit
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_api import task_log
+from acktrail.embedded.airflow_standalone import task_log
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import pytest
 from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
 
-from acktrail.connect import plugins
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext, SourceConnector, SourceTaskContext
+from acktrail.connect.runtime import connector_config
+from acktrail.connect.runtime.connector_config import PluginKind
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import InputError
 
@@ -129,17 +130,17 @@ def memory_plugins(monkeypatch: pytest.MonkeyPatch, pairs: Sequence[Any] = (), l
     """Within the block, MemorySource and MemorySink are installed, and there is one world for them."""
     world = MemoryWorld(logs=[MemoryLog(pairs=pairs, partition=number) for number in range(logs)])
     world.answers.set()
-    before = plugins._installed
+    before = connector_config._installed
     extra = {
-        plugins.PluginKind.SOURCE: EntryPoint("MemorySource", f"{__name__}:MemorySource", "acktrail.connect.sources"),
-        plugins.PluginKind.SINK: EntryPoint("MemorySink", f"{__name__}:MemorySinkConnector", "acktrail.connect.sinks"),
+        PluginKind.SOURCE: EntryPoint("MemorySource", f"{__name__}:MemorySource", "acktrail.connect.sources"),
+        PluginKind.SINK: EntryPoint("MemorySink", f"{__name__}:MemorySinkConnector", "acktrail.connect.sinks"),
     }
 
-    def installed(kind: plugins.PluginKind) -> Mapping[str, EntryPoint]:
+    def installed(kind: PluginKind) -> Mapping[str, EntryPoint]:
         own = {extra[kind].name: extra[kind]} if kind in extra else {}
         return {**before(kind), **own}
 
-    monkeypatch.setattr(plugins, "_installed", installed)
+    monkeypatch.setattr(connector_config, "_installed", installed)
     WORLD.append(world)
     try:
         yield world

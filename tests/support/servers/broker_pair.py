@@ -18,7 +18,7 @@ from servers.kafka_proxy import KafkaProxy, kafka_proxy
 from servers.workload import until
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.server_properties import HOST, free_ports
+from acktrail.embedded.kafka.embedded_broker import HOST, free_ports
 
 __all__ = ["BrokerPair", "broker_pair"]
 

@@ -16,7 +16,7 @@ from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.server_properties import free_ports
+from acktrail.embedded.kafka.embedded_broker import free_ports
 
 __all__ = ["WAYS", "SecuredBroker", "secured_broker"]
 

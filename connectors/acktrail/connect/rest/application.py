@@ -13,12 +13,10 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from acktrail.connect.rest.access import Access, Guard, is_loopback
-from acktrail.connect.rest.answers import Problem
-from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.http_server import HttpServer
-from acktrail.connect.rest.routes import router
+from acktrail.connect.rest.routes import Calls, Problem, router
+from acktrail.connect.runtime.standalone import WorkerConfig
 from acktrail.connect.runtime.worker import ConnectorConflict, Worker
-from acktrail.connect.runtime.worker_config import WorkerConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
 
 _LIST_OF_ERRORS: Final = (

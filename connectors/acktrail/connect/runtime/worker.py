@@ -11,10 +11,17 @@ from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from acktrail.connect import plugins
 from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, Texts
 from acktrail.connect.contract import LeaseTerms, WorkLease
-from acktrail.connect.runtime.connector_config import ConnectorPlan, Redaction, resolve_config, shown_text, validate
+from acktrail.connect.runtime.connector_config import (
+    ConnectorPlan,
+    PluginKind,
+    Redaction,
+    resolve_config,
+    shown_text,
+    validate,
+    version_of,
+)
 from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun, StoredConnector, TargetState
 from acktrail.connect.runtime.task_thread import RunState, RunStatus, TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
@@ -123,7 +130,7 @@ class Worker:
     def version(self, name: str) -> str | None:
         """The version of the package that the connector's source comes from; None: not known. Raises UnknownName."""
         source = self._stored(name).config.get("connector.class")
-        return plugins.version_of(plugins.PluginKind.SOURCE, str(source))
+        return version_of(PluginKind.SOURCE, str(source))
 
     def target(self, name: str) -> TargetState:
         """What is wanted of the connector. Raises UnknownName."""

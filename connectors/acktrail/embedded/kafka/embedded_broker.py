@@ -10,27 +10,21 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION, Installation, install, release_of
-from acktrail.embedded.kafka.server_properties import (
-    HOST,
-    NodePorts,
-    SaslAccess,
-    free_ports,
-    server_properties,
-    to_properties_text,
-)
 from acktrail.embedded.process.guarded_process import GuardedProcess, is_held
 from acktrail.errors import AcktrailError, ConfigurationError
 
+HOST: Final = "127.0.0.1"
 _ATTEMPTS: Final = 3
 _CLASH: Final = "Address already in use"
 _START_S: Final = 90.0
@@ -50,6 +44,79 @@ _JVM: Final = (
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-Xmx512m"),
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2-broker.properties').as_uri()}",
 )
+_BROKER_USER: Final = "acktrail-broker"
+"""As whom a broker with users talks to itself."""
+
+
+class NodePorts(NamedTuple):
+    """Where the node listens on loopback."""
+
+    client: int
+    controller: int
+
+
+def free_ports(port: int = 0) -> NodePorts:
+    """`port`, or a free one when it is 0, and a free one for the controller.
+
+    Raises ConfigurationError when `port` is in use or not allowed.
+    """
+    with socket.socket() as client, socket.socket() as controller:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            client.bind((HOST, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"port {port} cannot be used: {error.strerror}", hint="give another port, or 0 for a free one"
+            ) from error
+        controller.bind((HOST, 0))
+        return NodePorts(client=client.getsockname()[1], controller=controller.getsockname()[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslAccess:
+    """Who may connect with SASL/PLAIN, user to password; the first may do everything."""
+
+    users: Mapping[str, str] = field(repr=False)
+    internal_password: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(24))
+
+    def to_properties(self) -> dict[str, str]:
+        """SASL/PLAIN on every listener and the standard authorizer, which denies what no ACL allows."""
+        users = {**self.users, _BROKER_USER: self.internal_password}
+        options = {"username": _BROKER_USER, "password": self.internal_password}
+        options |= {f"user_{name}": password for name, password in users.items()}
+        quoted = {name: re.sub(r'(["\\])', r"\\\1", value) for name, value in options.items()}
+        words = " ".join(f'{name}="{value}"' for name, value in quoted.items())
+        jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {words};"
+        return {
+            "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.client.plain.sasl.jaas.config": jaas,
+            "listener.name.controller.plain.sasl.jaas.config": jaas,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{_BROKER_USER};User:{next(iter(self.users))}",
+        }
+
+    def client_properties(self, user: str | None = None) -> dict[str, str]:
+        """What a client sets to log in as `user` (default: the first)."""
+        name = user or next(iter(self.users))
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": name,
+            "sasl.password": self.users[name],
+        }
+
+
+def to_properties_text(properties: Mapping[str, str]) -> str:
+    """Lines of a Java properties file; every character of a value survives."""
+    return "".join(f"{name}={_escape(value)}\n" for name, value in sorted(properties.items()))
+
+
+def _escape(text: str) -> str:
+    """A backslash, a space in front and what is not ASCII, as the UTF-16 units that Java has for them."""
+    return re.sub(r"[^ -~]|\\|^ ", lambda c: re.sub("....", r"\\u\g<0>", c[0].encode("utf-16-be").hex()), text)
 
 
 class BrokerNotStarted(AcktrailError):
@@ -225,9 +292,9 @@ class EmbeddedBroker:
         """Write the configuration and format the data folder if it is new. Raises BrokerNotStarted."""
         self.folder.mkdir(parents=True, exist_ok=True)
         data, server = self.folder / "data", self.folder / "server.properties"
-        properties = server_properties(ports=ports, data=data, access=self._access, changes=self._properties)
         server.touch(mode=0o600)
-        server.write_text(to_properties_text(properties), encoding="ascii")
+        node = Path(__file__).with_name("node.properties").read_text("ascii")
+        server.write_text(node + to_properties_text(self._own_properties(ports)), encoding="ascii")
         if (data / "meta.properties").exists():
             return
         # A random id in Kafka's form; a leading "-" would be taken for an option.
@@ -240,6 +307,17 @@ class EmbeddedBroker:
             log.write(output)
         if done.returncode != 0:
             raise BrokerNotStarted("its folder cannot be formatted", log_path=self.log_path, log=output.splitlines())
+
+    def _own_properties(self, ports: NodePorts) -> dict[str, str]:
+        """What this node has beside ``node.properties``; those that were given win over everything."""
+        return {
+            "listeners": f"CLIENT://{HOST}:{ports.client},CONTROLLER://{HOST}:{ports.controller}",
+            "advertised.listeners": f"CLIENT://{HOST}:{ports.client}",
+            "controller.quorum.voters": f"1@{HOST}:{ports.controller}",
+            "log.dirs": str(self.folder / "data"),
+            **(self._access.to_properties() if self._access else {}),
+            **self._properties,
+        }
 
     def _log_since(self, position: int) -> tuple[str, ...]:
         """The lines of the log after byte `position`."""

@@ -22,8 +22,7 @@ from acktrail.errors import AcktrailError
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 from acktrail_dags.run_target import table_run_id, tables_config
 from acktrail_dashboard.page_templates import rendered
-from acktrail_dashboard.web.access_guard import SafeHeaders
-from acktrail_dashboard.web.application import PAGES, create_app
+from acktrail_dashboard.web.application import PAGES, SafeHeaders, create_app
 from acktrail_dashboard.web.pages.runs import newest_plans, run_context
 from acktrail_dashboard.web.web_page import Visit, WebPage
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text.json_text import echo_rows
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot, echo_rows
 from acktrail.config import TablesConfig, reports_folder
 from acktrail.plain_tables import printable, table
 
@@ -68,8 +67,7 @@ def _report(
     from datetime import UTC, datetime
 
     from acktrail.view.run_summary import summarize, summary_json
-    from acktrail_dashboard.report import read_run, render_html, write_whole
-    from acktrail_dashboard.terminal import render_text
+    from acktrail_dashboard.report import read_run, render_html, render_text, write_whole
 
     rows, chosen = read_run(TablesConfig.from_environment(tables, tables_options), run_id)
     found = summarize(rows, chosen)

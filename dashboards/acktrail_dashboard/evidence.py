@@ -38,8 +38,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
-from acktrail.view.run_summary import as_json, summarize
-from acktrail.view.run_tables import RunTables, rows_of_run, shown_run
+from acktrail.view.run_summary import RunTables, as_json, rows_of_run, shown_run, summarize
 from acktrail_dashboard.report import file_name, prune, write_whole
 
 EVIDENCE: Final = "acktrail-evidence"

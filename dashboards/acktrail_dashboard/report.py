@@ -1,5 +1,6 @@
 """The report of a run: the pieces of the dashboard's pages as one HTML file that opens without a network, a script or a
-font of its own; in a folder, with its data beside it, under the run's own name, the newest also under a stable one."""
+font of its own; in a folder, with its data beside it, under the run's own name, the newest also under a stable one. And
+its text for a terminal: a table that a person reads, then a line for each subject."""
 
 from __future__ import annotations
 
@@ -22,19 +23,31 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.plain_tables import printable, table
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.history_tables import CHANGES
 from acktrail.tables.delta.store import Tables
 from acktrail.view import run_summary
-from acktrail.view.archived_rows import groups_with_more
 from acktrail.view.export_rows import EXPORT_COLUMNS
-from acktrail.view.partition_rows import most_urgent
-from acktrail.view.run_summary import Summary, summarize, summary_json
-from acktrail.view.run_tables import OF_THE_RUN, RunTables, rows_of_run, run_end, shown_run
-from acktrail.view.wording import TONES, severity_tone, status_tone, tally, verdict_tone
-from acktrail_dashboard.branch_views import report_sections
-from acktrail_dashboard.offset_bands import state_windows
+from acktrail.view.partition_rows import PartitionRow, groups_with_more, most_urgent, notes
+from acktrail.view.run_summary import OF_THE_RUN, RunTables, Summary, rows_of_run, run_end, shown_run, summarize
+from acktrail.view.wording import (
+    TONES,
+    address,
+    counted,
+    in_words,
+    instant,
+    number,
+    severity_tone,
+    status_tone,
+    subject_text,
+    tally,
+    topic_text,
+    verdict_tone,
+)
 from acktrail_dashboard.page_templates import rendered, static_files
+from acktrail_dashboard.pictures import state_windows
+from acktrail_dashboard.web.web_page import report_sections
 
 PARTITIONS_SHOWN: Final = 400
 REPORT: Final = "acktrail-report"
@@ -42,6 +55,10 @@ REPORT: Final = "acktrail-report"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]+")
 _LONGEST: Final = 100
 _STATUS_COLUMNS: Final = ("run_id", *KEY_COLUMNS, "status", "status_since", "reason")
+ROWS_SHOWN: Final = 60
+FINDINGS_SHOWN: Final = 10
+_TITLES: Final = ("GROUP", "TOPIC", "PARTITION", "START OFFSET", "LAG", "ARCHIVED", "STATUS", "VERDICT", "NOTE")
+_NUMBERS: Final = frozenset({2, 3, 4, 5})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +149,7 @@ def publish(
     written."""
     rows, chosen = read_run(tables, run_id)
     found = summarize(rows, chosen)
-    html, data = render_html(rows, chosen, written_at=datetime.now(UTC), broker=broker), summary_json(found)
+    html, data = render_html(rows, chosen, written_at=datetime.now(UTC), broker=broker), run_summary.summary_json(found)
     is_newest = shown_run(Tables(tables), None) == chosen
     stem = f"{REPORT}-{file_name(chosen)}"
     page = write_whole(html, folder / f"{stem}.html")
@@ -199,3 +216,48 @@ def _policy() -> str:
 def _style() -> str:
     lines = static_files()["report.css"].content.decode().splitlines()
     return "".join(line.strip() for line in lines)
+
+
+def render_text(summary: Summary) -> str:
+    """Plain lines of text, columns aligned, names made safe for a terminal and long ones cut in the middle."""
+    head, shown = summary.head, most_urgent(summary.partitions, ROWS_SHOWN)
+    more = len(summary.partitions) - len(shown)
+    own = (each for each in report_sections() if each.name in summary.branches)
+    found = {**run_summary.lines(summary), **{each.title: each.line(summary.branches[each.name]) for each in own}}
+    cluster = printable(head.cluster_id or "unknown")
+    return "\n".join(
+        [
+            f"Run {printable(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}",
+            "",
+            table(_TITLES, map(_cells, shown), numbers=_NUMBERS),
+            *([f"… {counted(more, 'more share partition')}; every one is in --json"] if more else ()),
+            "",
+            *(f"{name:<13} {text}" for name, text in found.items()),
+            *_findings(summary),
+        ]
+    )
+
+
+def _cells(row: PartitionRow) -> tuple[str, ...]:
+    return (
+        row.group_id,
+        topic_text(row.topic, row.topic_id),
+        number(row.partition),
+        number(row.start_offset.value),
+        number(row.lag.value),
+        number(row.archived.value),
+        "not known" if row.status is None else in_words(row.status),
+        in_words(row.verdict) + (" (moved)" if row.moved else ""),
+        "; ".join(notes(row)),
+    )
+
+
+def _findings(summary: Summary) -> list[str]:
+    """The worst ones, each with its evidence."""
+    found = []
+    for row in summary.findings[:FINDINGS_SHOWN]:
+        where = address(row.evidence_state_partition, row.evidence_offset)
+        about = ": ".join(map(printable, (row.rule, subject_text(row), row.detail)))
+        found.append(f"  {printable(row.severity):<8}  {about}{f' [{where}]' if where else ''}")
+    more = len(summary.findings) - len(found)
+    return [*found, *([f"  … {counted(more, 'more finding')}"] if more else ())]

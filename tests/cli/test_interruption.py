@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from acktrail.cli.interruption import interruptible
+from acktrail.cli.progress import interruptible
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -10,8 +10,8 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.cli.common_options import json_line
 from acktrail.cli.group_answers import GroupAnswer, states_text
-from acktrail.cli.text.json_text import json_line
 from acktrail.kafka.descriptions import GroupDescription
 from acktrail.plain_tables import KnownSum, shortened, table
 

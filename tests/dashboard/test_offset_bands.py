@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from samples.sample_run import sample_run
 
 from acktrail.model.batches import StateBatch
-from acktrail_dashboard.offset_bands import (
+from acktrail_dashboard.pictures import (
     STRIP_WIDTH,
     BandKind,
     StateWindow,

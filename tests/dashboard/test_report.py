@@ -26,11 +26,18 @@ from acktrail.config import TablesConfig, dashboard_url, reports_kept
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
-from acktrail.view.run_summary import Summary, summarize, summary_json, unknowns
-from acktrail.view.run_tables import RunTables
+from acktrail.view.run_summary import RunTables, Summary, summarize, summary_json, unknowns
 from acktrail_dashboard.command import report as app
-from acktrail_dashboard.report import PARTITIONS_SHOWN, file_name, prune, publish, read_run, render_html, write_whole
-from acktrail_dashboard.terminal import render_text
+from acktrail_dashboard.report import (
+    PARTITIONS_SHOWN,
+    file_name,
+    prune,
+    publish,
+    read_run,
+    render_html,
+    render_text,
+    write_whole,
+)
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 

@@ -9,9 +9,8 @@ from typing import Any
 from rich.cells import cell_len
 from samples.sample_run import RUN, sample_run, share_partition, table
 
-from acktrail.view.run_summary import summarize
-from acktrail.view.run_tables import RunTables
-from acktrail_dashboard.terminal import ROWS_SHOWN, render_text
+from acktrail.view.run_summary import RunTables, summarize
+from acktrail_dashboard.report import ROWS_SHOWN, render_text
 
 HOSTILE = (
     "\x1b]0;owned\x07\x1b[2J",

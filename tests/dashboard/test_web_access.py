@@ -19,8 +19,14 @@ from acktrail.connect.config_def import Password
 from acktrail.connect.rest.access import Access
 from acktrail.errors import ConfigurationError
 from acktrail_dashboard.page_templates import static_files
-from acktrail_dashboard.web.access_guard import COOKIE, is_session, session_value
-from acktrail_dashboard.web.application import create_app, dashboard_server, next_page
+from acktrail_dashboard.web.application import (
+    COOKIE,
+    create_app,
+    dashboard_server,
+    is_session,
+    next_page,
+    session_value,
+)
 
 TOKEN = "a token of the tests, long enough"
 HTML = {"Accept": "text/html"}

@@ -13,7 +13,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import Cause, RecordPosition
-from acktrail.view.archived_rows import archived_rows, groups_with_more
+from acktrail.view.partition_rows import archived_rows, groups_with_more
 
 BATCHES = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 6), st.sampled_from([0, 2, 3, 4, 4, 9]), st.integers(1, 5))

@@ -16,8 +16,7 @@ from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
 from acktrail.plain_tables import printable, shortened
 from acktrail.view.run_messages import changed
 from acktrail.view.run_summary import summarize, trouble
-from acktrail_dashboard.report import read_run, render_html
-from acktrail_dashboard.terminal import render_text
+from acktrail_dashboard.report import read_run, render_html, render_text
 from acktrail_dashboard.web.application import create_app
 
 

@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables import open_runs
 from acktrail.tables.open_runs import OpenRuns
-from acktrail.view.check_rows import check_grid, check_result, newest_runs
 from acktrail.view.export_rows import BATCHES_SHOWN, BYTES_SHOWN, export_rows, gap_rows, hex_lines, record_evidence
-from acktrail.view.finding_rows import FindingFilter, FindingPage, finding_page, topic_names
+from acktrail.view.finding_rows import (
+    FindingFilter,
+    FindingPage,
+    check_grid,
+    check_result,
+    finding_page,
+    newest_runs,
+    topic_names,
+)
 from acktrail.view.queue_rows import ROWS_A_PAGE
 
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)

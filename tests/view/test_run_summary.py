@@ -23,8 +23,7 @@ from acktrail.model.queue_status import QueueStatus
 from acktrail.model.reconciliation import Verdict
 from acktrail.plain_tables import KnownSum
 from acktrail.view.partition_rows import most_urgent
-from acktrail.view.run_summary import summarize, summary_json, trouble
-from acktrail.view.run_tables import RunTables, chosen_run, rows_of_run
+from acktrail.view.run_summary import RunTables, chosen_run, rows_of_run, summarize, summary_json, trouble
 from acktrail.view.wording import VERDICT_MEANINGS, status_rank
 
 RUN = "run-1"

@@ -1,5 +1,6 @@
 """Options that several commands share, and how a group of commands is made. With ``--profile`` their defaults come
-from the profile, not from the variables.
+from the profile, not from the variables. JSON for programs: one object a line, harmless to terminals and to programs
+that split text into lines; errors.
 
 A class of options is one parameter of a command that is `spread`: each of its fields is an option.
 """
@@ -7,7 +8,9 @@ A class of options is one parameter of a command that is `spread`: each of its f
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -17,6 +20,8 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import AcktrailError
+from acktrail.times import utc_text
 
 BootstrapServer = Annotated[
     str | None,
@@ -44,6 +49,8 @@ TIME: Final = "2026-08-01T12:00:00Z, how long ago (1h), or epoch ms"
 """How a time is given (`acktrail.times.time_ms`), for the help of an option."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
+_STEERING: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""What JSON leaves as it is although it steers a terminal, turns text around, hides in it, or ends a line for some."""
 
 
 @dataclass(frozen=True)
@@ -113,3 +120,33 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 def _parameters(group: Any) -> list[inspect.Parameter]:
     hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(of.name, kind, default=of.default, annotation=hints[of.name]) for of in fields(group)]
+
+
+def json_line(form: object) -> str:
+    """`form` on one line, readable text as it is, everything that steers escaped; instants in UTC to the millisecond.
+    Equal to `form` once parsed."""
+    text = json.dumps(form, ensure_ascii=False, separators=(",", ":"), default=lambda at: utc_text(at, "milliseconds"))
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def echo_rows(forms: Iterable[object]) -> None:
+    """Things of one kind on stdout, one object a line; no line where there is none."""
+    for form in forms:
+        typer.echo(json_line(form))
+
+
+def error_json(error: AcktrailError) -> dict[str, Any]:
+    """`error` as plain data: class name, message, hint, exit code and data."""
+    return {
+        "type": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+        "data": json.loads(json.dumps(error.data, default=str)),
+    }
+
+
+def wants_json(arguments: list[str]) -> bool:
+    """Whether a command line asks for JSON; what follows ``--`` are names, not options."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options

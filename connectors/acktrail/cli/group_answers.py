@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.cli.text.json_text import error_json
+from acktrail.cli.common_options import error_json
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.plain_tables import KnownSum, known_lag, printable, table
 

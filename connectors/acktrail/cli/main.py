@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from acktrail import __version__
-from acktrail.cli.named_commands import NamedCommands
-from acktrail.cli.text.json_text import error_json, wants_json
+from acktrail.branches import load, registered
+from acktrail.cli.common_options import error_json, spread, wants_json
 from acktrail.errors import AcktrailError, MissingDependency
 
 COMMANDS: Final = MappingProxyType(
@@ -19,12 +21,12 @@ COMMANDS: Final = MappingProxyType(
         "broker": "acktrail.cli.commands.broker:app",
         "doctor": "acktrail.cli.commands.doctor:doctor",
         "status": "acktrail.cli.commands.status:status",
-        "findings": "acktrail.cli.commands.findings:findings",
+        "findings": "acktrail.cli.commands.status:findings",
         "run.export": "acktrail.cli.commands.export:export",
         "groups": "acktrail.cli.commands.groups:app",
         "record.show": "acktrail.cli.commands.delivery_history:record",
         "record.archived": "acktrail.cli.commands.delivery_history:archived",
-        "record.dead-letters": "acktrail.cli.commands.dead_letters:dead_letters",
+        "record.dead-letters": "acktrail.cli.commands.delivery_history:dead_letters",
         "record.rates": "acktrail.cli.commands.delivery_history:rates",
         "record.decode": "acktrail.cli.commands.copied_logs:decode",
         "record.replay": "acktrail.cli.commands.copied_logs:replay",
@@ -41,7 +43,7 @@ COMMANDS: Final = MappingProxyType(
         "tables.import": "acktrail.cli.commands.export:import_files",
         "tables.repair": "acktrail.cli.commands.export:repair",
         "tables.maintain": "acktrail.cli.commands.upkeep:maintain",
-        "tables.metrics": "acktrail.cli.commands.metrics:metrics",
+        "tables.metrics": "acktrail.cli.commands.upkeep:metrics",
         "connect": "acktrail.cli.commands.connect:app",
         "config.profiles": "acktrail.cli.commands.profiles:app",
         "config.dags": "acktrail.cli.commands.profiles:dags",
@@ -119,6 +121,59 @@ _USAGE_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
     for base in _Usage.__mro__[1:]
     if base.__name__ in {"BadParameter", "UsageError"} and issubclass(base, Exception)
 )
+
+
+class NamedCommands(TyperGroup):
+    """The commands whose path begins with `prefix`. `own` has those of this package as ``module:attribute``, a function
+    or a group of commands; `entry_point` is the group of entry points by which other packages of the project register
+    theirs; `groups` has what each group is for, by its path."""
+
+    own: ClassVar[Mapping[str, str]] = {}
+    entry_point: ClassVar[str] = ""
+    groups: ClassVar[Mapping[str, str]] = {}
+    prefix: ClassVar[str] = ""
+
+    @classmethod
+    def targets(cls) -> dict[str, str]:
+        """Every command: its path, and where it is."""
+        return {**cls.own, **registered(cls.entry_point)}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` begin with; a misspelt one is answered with the nearest names, which the base class
+        looks for among those that are loaded: ``reconcile`` with ``run reconcile``."""
+        below = (path for path in self.targets() if path.startswith(self.prefix))
+        paths = (path.removeprefix(self.prefix).replace(".", " ") for path in below)
+        names: dict[str, Any] = dict.fromkeys([*self.list_commands(ctx), *paths])
+        self.commands = {**names, **self.commands}
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class's signature
+        own = (path.removeprefix(self.prefix) for path in self.targets() if path.startswith(self.prefix))
+        return list(dict.fromkeys(path.partition(".")[0] for path in own))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # the base class's signature
+        path = self.prefix + cmd_name
+        target = self.own.get(path) or self.targets().get(path)
+        if path in self.groups:
+            found = self._group(path)
+        elif target is None:
+            return None
+        else:
+            found = load(target)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+            alone.command()(spread(found))
+            found = alone
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+    def _group(self, path: str) -> typer.Typer:
+        inner = type(type(self).__name__, (type(self),), {"prefix": f"{path}."})
+        about = self.groups[path]
+        found = typer.Typer(cls=inner, help=about, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+        found.callback()(lambda: None)
+        return found
 
 
 class CommandGroup(NamedCommands):

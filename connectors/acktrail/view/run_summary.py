@@ -1,4 +1,5 @@
-"""One reconcile run as a value, ready to be shown: totals and rows, and what it says in sentences.
+"""One reconcile run: its rows as Arrow tables, and as a value, ready to be shown: totals and rows, and what it says in
+sentences.
 
 Offsets are Kafka's, both ends of a range inclusive. A count that is not known is None and has a reason beside it.
 """
@@ -8,25 +9,32 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.errors import InputError, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.model.record_history import ArchivedRange
 from acktrail.model.rules.catalogue import BRANCH_RULES
 from acktrail.plain_tables import KnownSum, printable
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.open_runs import newest_reconciliation
 from acktrail.times import utc_text
-from acktrail.view.archived_rows import ArchivedRow, archived_rows
-from acktrail.view.check_rows import CheckResult, newest_results
 from acktrail.view.export_rows import ExportRow, GapRow, export_rows, gap_rows
-from acktrail.view.finding_rows import FindingRow, finding_row, topic_names
+from acktrail.view.finding_rows import CheckResult, FindingRow, finding_row, newest_results, topic_names
 from acktrail.view.partition_rows import (
+    ArchivedRow,
     Figure,
     GroupRow,
     PartitionRow,
+    archived_rows,
     group_rows,
     partition_rows,
 )
-from acktrail.view.run_tables import RunTables, rows_of_run, run_end
 from acktrail.view.wording import (
     RESULTS,
     SEVERITIES,
@@ -56,6 +64,8 @@ _LAZY_START: Final = (
     "Kafka writes the start offset lazily: the real one may be past it by records that are already acknowledged or "
     "archived."
 )
+OF_THE_RUN: Final = ("share_partition_states", "reconciliations", "quality_results", "group_observations")
+_FILTERED: Final = (*OF_THE_RUN, "findings", "offset_observations", "queue_statuses")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,12 +194,8 @@ def _distinct(tables: RunTables, names: Iterable[str], column: str) -> set[Any]:
 def _seen_later(tables: RunTables, own: RunTables, run_id: str) -> int:
     """The findings table keeps one row a finding, with the run that saw it last."""
     end = run_end(own)
-    columns = ["run_id", "rule", "first_seen_at", "last_seen_at"]
-    others = (
-        row
-        for row in tables.findings.select(columns).to_pylist()
-        if row["run_id"] != run_id and row["rule"] not in BRANCH_RULES
-    )
+    rows = tables.findings.select(["run_id", "rule", "first_seen_at", "last_seen_at"]).to_pylist()
+    others = (row for row in rows if row["run_id"] != run_id and row["rule"] not in BRANCH_RULES)
     spans = ((row["first_seen_at"], row["last_seen_at"]) for row in others)
     return sum(None not in (first, end, last) and first <= end < last for first, last in spans)
 
@@ -311,3 +317,84 @@ def unknowns(summary: Summary) -> tuple[str, ...]:
 def _by_reason(what: str, figures: Iterable[Figure]) -> list[str]:
     reasons = Counter(figure.reason or "not reported" for figure in figures if figure.value is None)
     return [f"The {what} of {counted(n, 'share partition')}: {reason}." for reason, n in sorted(reasons.items())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTables:
+    """Tables in the columns of `acktrail.format.columns.schemas.table_schemas`.
+
+    `offset_observations` has rows where the run has no share partition: when it looked, and at which cluster.
+    `queue_statuses` has rows of the newest run alone, and may lack columns. `archived` is what ``delivery_history`` has
+    of groups that archived more than their states show. `branches`: what branches have of the run, by the names of
+    their sections of a report.
+    """
+
+    share_partition_states: pa.Table
+    reconciliations: pa.Table
+    findings: pa.Table
+    quality_results: pa.Table
+    export_ranges: pa.Table
+    group_observations: pa.Table
+    topics: pa.Table
+    offset_observations: pa.Table = field(default_factory=TABLES["offset_observations"].empty_table)
+    queue_statuses: pa.Table = field(default_factory=TABLES["queue_statuses"].empty_table)
+    archived: tuple[ArchivedRange, ...] = ()
+    branches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls) -> RunTables:
+        return cls(**{own.name: TABLES[own.name].empty_table() for own in fields(cls) if own.name in TABLES})
+
+
+def shown_run(tables: Tables, run_id: str | None) -> str:
+    """`run_id`, or the run observed last. Raises as `chosen_run`."""
+    runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
+    return chosen_run(runs, newest_reconciliation(tables)[0], run_id, root=tables.root)
+
+
+def chosen_run(reconciliations: pa.Table, newest: str | None, wanted: str | None, *, root: str) -> str:
+    """The run to show: `wanted`, else the one observed last. `newest` is the newest reconciliation, which may have no
+    share partition. `root` is where the tables are, for the message.
+
+    Raises:
+        InputError: when nothing was reconciled yet.
+        UnknownName: when `wanted` is no run in the table (with the runs observed last).
+    """
+    runs = reconciliations.group_by("run_id").aggregate([("observed_at", "max")])
+    ordered = runs.sort_by([("observed_at_max", "descending"), ("run_id", "descending")])
+    known = [str(run_id) for run_id in ordered["run_id"].to_pylist() if run_id is not None]
+    if newest is not None and newest not in known:
+        known.insert(0, newest)
+    if wanted is not None and wanted not in known:
+        raise UnknownName("run", wanted, nearest=known[:3])
+    if not known:
+        raise InputError(f"no reconcile run in {root}", hint="run `acktrail run reconcile` first")
+    return wanted if wanted is not None else known[0]
+
+
+def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
+    """What belongs to `run_id`: its own rows, and of topics and exports all that was known at its end."""
+    own = {name: getattr(tables, name).filter(pc.field("run_id") == run_id) for name in _FILTERED}
+    ended = run_end(replace(tables, **own))
+    return replace(
+        tables,
+        **own,
+        export_ranges=_until(tables.export_ranges, "exported_at", ended, run_id),
+        topics=_until(tables.topics, "first_seen_at", ended, run_id),
+    )
+
+
+def run_end(own: RunTables) -> datetime | None:
+    """The last time at which the run of these tables observed the cluster."""
+    looks = (own.reconciliations, own.group_observations, own.offset_observations)
+    ends = [pc.max(table["observed_at"]).as_py() for table in looks]
+    return max((end for end in ends if end is not None), default=None)
+
+
+def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) -> pa.Table:
+    """Rows not after `ended`, those of the run itself, and those without a time."""
+    if ended is None:
+        return table
+    at = pc.field(column)
+    is_earlier = at <= pa.scalar(ended, table.schema.field(column).type)
+    return table.filter(at.is_null() | is_earlier | (pc.field("run_id") == run_id))

@@ -13,9 +13,16 @@ from acktrail.cli import common_options
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_new
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
+from acktrail.cli.common_options import (
+    AsJson,
+    BootstrapServer,
+    ClientConfig,
+    TablesOptions,
+    TablesRoot,
+    command_group,
+    echo_rows,
+)
 from acktrail.cli.progress import showing_activity
-from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAuthorized, UnknownName
 from acktrail.plain_tables import printable, table

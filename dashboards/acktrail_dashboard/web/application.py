@@ -1,8 +1,14 @@
 """The dashboard as a FastAPI app: on its own (``acktrail dashboard serve``), by uvicorn at one address, or mounted
-below a path of another."""
+below a path of another.
+
+On its own it decides who may see a page: this machine alone, or who has the token, as a header or as the cookie of a
+login.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
 import re
 import time
@@ -15,6 +21,7 @@ from urllib.parse import parse_qs
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -22,14 +29,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from acktrail.config import TablesConfig, dashboard_token
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.access import Access, is_loopback, is_same
+from acktrail.connect.rest.access import Access, App, Message, Receive, Send, is_loopback, is_same
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
-from acktrail_dashboard.branch_views import branch_views
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
-from acktrail_dashboard.web import access_guard
-from acktrail_dashboard.web.pages import changes, findings, groups, overview, runs
-from acktrail_dashboard.web.web_page import TableReader, Visit, WebPage
+from acktrail_dashboard.web.pages import changes, findings, groups, runs
+from acktrail_dashboard.web.web_page import TableReader, Visit, WebPage, branch_views
 
 _LOG: Final = logging.getLogger("acktrail.dashboard")
 _NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
@@ -43,7 +48,7 @@ _OPENED: Final = (
 )  # fmt: skip
 """What the first pages read."""
 PAGES: Final[tuple[WebPage, ...]] = (
-    *(*overview.PAGES, *groups.PAGES, *findings.PAGES),
+    *(runs.OVERVIEW, *groups.PAGES, *findings.PAGES),
     *(page for each in branch_views() for page in each.pages),
     *(*changes.PAGES, *runs.PAGES),
 )
@@ -51,6 +56,16 @@ PAGES: Final[tuple[WebPage, ...]] = (
 _STATUSES: Final[dict[type[AcktrailError], int]] = {UnknownName: 404, InputError: 400}
 """Of pages that cannot be shown; of others the tables or their storage are the cause."""
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
+COOKIE: Final = "acktrail_dashboard"
+SESSION_S: Final = 7 * 86_400
+_HEADERS: Final = {
+    # No script, style or form but those of the dashboard's own files; no script or style within a page, no eval.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "SAMEORIGIN",
+}
 
 
 def create_app(
@@ -75,10 +90,8 @@ def create_app(
         if access.token is not None:
             login = partial(_log_in, dashboard, access.token.value)
             app.add_route("/login", login, methods=["POST"])
-        app.add_middleware(
-            access_guard.AccessGuard, access=access, open_paths=("/static/", "/login"), refuse=dashboard.refusal
-        )
-    app.add_middleware(access_guard.SafeHeaders)
+        app.add_middleware(AccessGuard, access=access, open_paths=("/static/", "/login"), refuse=dashboard.refusal)
+    app.add_middleware(SafeHeaders)
     app.state.prepare = dashboard.prepare
     return app
 
@@ -169,7 +182,7 @@ class _Dashboard:
             challenge = {"WWW-Authenticate": 'Bearer realm="acktrail"'}
             return PlainTextResponse("a token is needed\n", 401, headers=challenge)
         query = scope.get("query_string", b"").decode("latin-1")
-        address = access_guard.path_within(scope).strip("/") + (f"?{query}" if query else "")
+        address = path_within(scope).strip("/") + (f"?{query}" if query else "")
         return self.login_page(scope, next_page(address), is_wrong=False)
 
     def login_page(self, scope: Any, address: str, *, is_wrong: bool) -> Response:
@@ -208,16 +221,16 @@ class _Dashboard:
 async def _log_in(dashboard: _Dashboard, token: str, request: Request) -> Response:
     form = await _form(request)
     address = next_page(form.get("next", ""))
-    expires = int(time.time()) + access_guard.SESSION_S
-    given = access_guard.session_value(form.get("token", "").strip(), expires)
-    value = access_guard.session_value(token, expires)
+    expires = int(time.time()) + SESSION_S
+    given = session_value(form.get("token", "").strip(), expires)
+    value = session_value(token, expires)
     if not is_same(given, value):
         return dashboard.login_page(request.scope, address, is_wrong=True)
     answer = RedirectResponse(_root_of(request.scope) + address or "./", 303)
     answer.set_cookie(
-        access_guard.COOKIE,
+        COOKIE,
         value,
-        max_age=access_guard.SESSION_S,
+        max_age=SESSION_S,
         path=request.scope.get("root_path", "") or "/",
         httponly=True,
         samesite="lax",
@@ -257,4 +270,67 @@ def _static_file(name: str) -> Response:
 
 def _root_of(scope: Any) -> str:
     """The way from a request's address to the dashboard's first page: one step up for each folder."""
-    return "../" * (access_guard.path_within(scope).count("/") - 1)
+    return "../" * (path_within(scope).count("/") - 1)
+
+
+def session_value(token: str, expires: int) -> str:
+    """The cookie of a login: the time of its end (s since the epoch), and a proof of who had the token. It does not
+    show the token."""
+    proof = hmac.new(token.encode(), f"acktrail dashboard serve {expires}".encode(), hashlib.sha256)
+    return f"{expires}.{proof.hexdigest()}"
+
+
+def is_session(token: str, value: str, now: float) -> bool:
+    """Whether a cookie is of a login with this token that has not ended; compared in constant time."""
+    text = value.partition(".")[0]
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        return False
+    expires = int(text)
+    return is_same(session_value(token, expires), value) and now < expires
+
+
+class SafeHeaders:
+    """Adds the headers that every response has."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("Cache-Control", "no-store")
+                headers.update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class AccessGuard:
+    """Answers by `refuse` (scope, then ``host`` or ``token``) who may not see pages. The login and the files of
+    `open_paths` need no token."""
+
+    def __init__(
+        self, app: App, *, access: Access, open_paths: tuple[str, ...], refuse: Callable[[Message, str], App]
+    ) -> None:
+        self._app, self._access, self._open_paths, self._refuse = app, access, open_paths, refuse
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        answer = self._app if refusal is None else self._refuse(scope, refusal)
+        await answer(scope, receive, send)
+
+    def _refusal(self, request: Request) -> str | None:
+        if not self._access.serves(request.headers.get("host", "")):
+            return "host"
+        is_open = path_within(request.scope).startswith(self._open_paths)
+        if is_open or self._access.admits(request.headers.get("authorization", "")):
+            return None
+        token, cookie = self._access.token, request.cookies.get(COOKIE, "")
+        return None if token is not None and is_session(token.value, cookie, time.time()) else "token"
+
+
+def path_within(scope: Message) -> str:
+    """The path of a request below the path that the dashboard is mounted at."""
+    path, prefix = str(scope["path"]), str(scope.get("root_path", ""))
+    return path[len(prefix) :] if prefix and path.startswith(prefix) else path

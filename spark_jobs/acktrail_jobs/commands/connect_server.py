@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from acktrail.cli.common_options import AsJson
-from acktrail.cli.interruption import interruptible
+from acktrail.cli.progress import interruptible
 from acktrail.config import be_spark_of_this_machine, environment
 from acktrail.errors import AcktrailError, ConfigurationError
 

@@ -76,7 +76,7 @@ def _command(
     found = [{**row, "topic": topics.get(row["topic_id"])} for row in rows]
     found.sort(key=lambda row: place({**row, "topic": row["topic"] or ""}))
     if as_json:
-        from acktrail.cli.text.json_text import json_line
+        from acktrail.cli.common_options import json_line
 
         for row in found:
             typer.echo(json_line(_json(row, notes)))

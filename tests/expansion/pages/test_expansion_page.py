@@ -23,8 +23,7 @@ from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.view.run_summary import summarize, summary_json
-from acktrail_dashboard.report import read_run, render_html
-from acktrail_dashboard.terminal import render_text
+from acktrail_dashboard.report import read_run, render_html, render_text
 from acktrail_dashboard.web.application import create_app
 from acktrail_expansion.words import REASONS
 

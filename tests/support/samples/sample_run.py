@@ -18,8 +18,8 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.batches import StateBatch
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
-from acktrail.view.run_tables import RunTables
-from acktrail_dashboard.branch_views import report_sections
+from acktrail.view.run_summary import RunTables
+from acktrail_dashboard.web.web_page import report_sections
 
 RUN = "reconcile-2026-11-21T04:46:00Z"
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from acktrail.cli.change.change_options import Waits
-from acktrail.cli.interruption import interruptible
+from acktrail.cli.progress import interruptible
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.plain_tables import printable, table

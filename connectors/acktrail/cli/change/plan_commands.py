@@ -20,7 +20,7 @@ from acktrail.cli.change.change_preview import (
     show_what_would_be_sent,
 )
 from acktrail.cli.common_options import OfBoth, OfTables
-from acktrail.cli.interruption import interruptible
+from acktrail.cli.progress import interruptible
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
 

@@ -11,8 +11,7 @@ import typer
 
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import load_any_plan
-from acktrail.cli.common_options import OfCluster, OfTables
-from acktrail.cli.text.json_text import echo_rows
+from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.common_options import AsJson, command_group
-from acktrail.cli.text.json_text import echo_rows
+from acktrail.cli.common_options import AsJson, command_group, echo_rows
 from acktrail.config import cache_folder
 
 if TYPE_CHECKING:

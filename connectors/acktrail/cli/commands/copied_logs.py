@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli import arrow_without_pandas
+from acktrail.cli.common_options import json_line
 from acktrail.cli.progress import RecordCounter, record_counter
-from acktrail.cli.text.json_text import json_line
 from acktrail.errors import InputError
 from acktrail.model.replay import Policy
 from acktrail.plain_tables import printable

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.cli.common_options import OfBoth
-from acktrail.cli.text.json_text import echo_rows
+from acktrail.cli.common_options import OfBoth, echo_rows
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.model.acls import Purpose, purposes

@@ -11,9 +11,8 @@ import typer
 from acktrail.cli import group_answers
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_or_execute
-from acktrail.cli.common_options import OfBoth, OfCluster, command_group, spread
+from acktrail.cli.common_options import OfBoth, OfCluster, command_group, echo_rows, spread
 from acktrail.cli.group_answers import describe_all, members_text, offsets_text, raise_first
-from acktrail.cli.text.json_text import echo_rows
 from acktrail.errors import ChangeRefused, ConfigurationError, InputError
 from acktrail.plain_tables import printable, table
 

@@ -14,9 +14,18 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
 from acktrail.tables.exported.record_files import RECORDS, record_at
 from acktrail.times import ago_ms, time_ms
-from acktrail.view.check_rows import check_grid, check_result, newest_results, newest_runs
 from acktrail.view.export_rows import record_evidence
-from acktrail.view.finding_rows import SHOWN, FindingFilter, finding_page, finding_row, open_and_gone
+from acktrail.view.finding_rows import (
+    SHOWN,
+    FindingFilter,
+    check_grid,
+    check_result,
+    finding_page,
+    finding_row,
+    newest_results,
+    newest_runs,
+    open_and_gone,
+)
 from acktrail.view.wording import SEVERITIES
 from acktrail_dashboard.web.web_page import Visit, WebPage
 

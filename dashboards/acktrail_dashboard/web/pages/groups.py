@@ -18,8 +18,8 @@ from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
 from acktrail.view import history_text
-from acktrail.view.archived_rows import PartitionKey, partition_key, row_key
 from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
+from acktrail.view.partition_rows import PartitionKey, partition_key, row_key
 from acktrail.view.queue_rows import (
     COLUMNS,
     ROWS_A_PAGE,
@@ -34,8 +34,7 @@ from acktrail.view.queue_rows import (
     worst_first,
 )
 from acktrail.view.wording import STATUSES
-from acktrail_dashboard.offset_bands import STRIP_WIDTH, BandKind, StateWindow, bands, state_window, strip_paths
-from acktrail_dashboard.web.trend_charts import charts_of
+from acktrail_dashboard.pictures import STRIP_WIDTH, BandKind, StateWindow, bands, charts_of, state_window, strip_paths
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _NEAREST: Final = 3

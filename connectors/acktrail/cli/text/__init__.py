@@ -1,1 +1,0 @@
-"""Text for people and JSON for programs."""

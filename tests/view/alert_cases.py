@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "dashboards/prometheus/acktrail-alerts.yml"
@@ -23,46 +24,31 @@ needs_promtool = pytest.mark.skipif(
 )
 
 
-def every(minutes: int, *, lag: int = 0) -> str:
-    """A time that is set anew every `minutes`, to what it then is less `lag` minutes; seconds since the epoch, a value
-    a minute."""
-    return " ".join(str(60 * max(0, minute // minutes * minutes - lag)) for minute in range(MINUTES + 1))
+FILE: Final = yaml.safe_load(Path(__file__).with_name("alert_series.yml").read_text("utf-8"))
+FIRING: Final[Mapping[str, Mapping[str, Series]]] = FILE["alerts"]
+"""By alert: series that make it fire, and some that come close to that (`quiet`); beside those of idle topics."""
 
 
-def always(value: float) -> str:
-    return f"{value}x{MINUTES}"
+def values(words: str) -> str:
+    """The values of a series, one a minute. ``always V``. ``later V N B``: B, by default 0, until the last N minutes,
+    then V. Of times, in seconds since the epoch: ``stopped N``, N minutes before the end; ``every M L``, set anew every
+    M minutes, to what it then is less L minutes, by default 0.
 
-
-def later(value: float, since: int, before: float = 0) -> str:
-    """`before` until the last `since` minutes, then `value`."""
-    return f"{before}x{MINUTES - since} {value}x{since - 1}" if since else always(before)
-
-
-IDLE: Final[Series] = {
-    'up{job="acktrail",instance="a:9464"}': always(1),
-    'acktrail_task_state{connector="state",task="0",state="FAILED"}': always(0),
-    'acktrail_task_state{connector="state",task="0",state="RUNNING"}': always(1),
-    'acktrail_last_success_timestamp_seconds{connector="state",task="0"}': every(1),
-    'acktrail_tables_read_timestamp_seconds{cluster="c"}': every(1),
-    'acktrail_tables_readable{cluster="c",part="exports"}': always(1),
-    'acktrail_export_timestamp_seconds{cluster="c"}': every(5),
-    'acktrail_newest_state_record_timestamp_seconds{cluster="c"}': always(0),
-    'acktrail_export_newest_gap_timestamp_seconds{cluster="c",reason="pruned_before_first_export"}': every(1),
-    'acktrail_export_newest_gap_timestamp_seconds{cluster="c",reason="pruned"}': always(60),
-    'acktrail_stored_quarantined_records{cluster="c"}': always(7),
-    'acktrail_reconciliation_timestamp_seconds{cluster="c"}': every(60),
-    'acktrail_validation_timestamp_seconds{cluster="c"}': every(60),
-    'acktrail_critical_expectations_failed{cluster="c",suite="batches"}': always(0),
-    'acktrail_open_findings{cluster="c",severity="critical"}': always(0),
-    'acktrail_open_findings{cluster="c",severity="warning"}': always(3),
-    'acktrail_lasting_mismatches{cluster="c"}': always(0),
-    'acktrail_group_share_partitions{cluster="c",group="g",status="idle"}': always(4),
-    'acktrail_group_share_partitions{cluster="c",group="h",status="ok"}': always(4),
-    'acktrail_group_known_unfinished_records{cluster="c",group="g"}': always(100_000),
-    'acktrail_dead_letter_topics{state="present"}': always(1),
-    'acktrail_dead_letter_topics{state="missing"}': always(0),
-}
-"""Three hours of topics in which nothing happens; one of them has a large lag since days."""
+    >>> values("later 7 60 2")
+    '2x120 7x59'
+    """
+    kind, first, *more = words.split()
+    number, rest = int(first), [*map(int, more)]
+    match kind:
+        case "always":
+            return f"{number}x{MINUTES}"
+        case "later":
+            since, before = rest[0], rest[1] if rest[1:] else 0
+            return f"{before}x{MINUTES - since} {number}x{since - 1}" if since else values(f"always {before}")
+        case "stopped":
+            return values(f"always {60 * (MINUTES - number)}")
+    lag = rest[0] if rest else 0
+    return " ".join(str(60 * max(0, minute // number * number - lag)) for minute in range(MINUTES + 1))
 
 
 def case(name: str, series: Series, *fires: str) -> dict[str, Any]:
@@ -72,7 +58,7 @@ def case(name: str, series: Series, *fires: str) -> dict[str, Any]:
     return {
         "name": name,
         "interval": "1m",
-        "input_series": [{"series": key, "values": values} for key, values in {**IDLE, **series}.items()],
+        "input_series": [{"series": key, "values": values(words)} for key, words in {**FILE["idle"], **series}.items()],
         "promql_expr_test": [{"expr": expression, "eval_time": NOW, "exp_samples": samples}],
     }
 

@@ -14,7 +14,7 @@ import pytest
 from expansion.support.rows import CLUSTER, RUN, GrownTopic, Rows, rows_of, write_rows
 from samples.branch_names import metrics_of_branches
 from samples.health_tables import HOSTILE
-from view.alert_cases import case, later, needs_promtool, promtool
+from view.alert_cases import case, needs_promtool, promtool
 
 from acktrail.branches import loaded
 from acktrail.config import TablesConfig
@@ -180,7 +180,7 @@ def test_the_alerts_fire_on_what_they_are_for(tmp_path: Path) -> None:
         'acktrail_expansion_skipped_records{cluster="c"}',
     )
     fires = case(
-        "fires", {broken: later(3, 30, 2), skipped: later(1, 30)}, "AcktrailOrderBroken", "AcktrailFirstRecordsSkipped"
+        "fires", {broken: "later 3 30 2", skipped: "later 1 30"}, "AcktrailOrderBroken", "AcktrailFirstRecordsSkipped"
     )
-    done = promtool(tmp_path, [fires, case("quiet", {broken: later(1, 30, 2), skipped: later(5, 30, 5)})])
+    done = promtool(tmp_path, [fires, case("quiet", {broken: "later 1 30 2", skipped: "later 5 30 5"})])
     assert done.returncode == 0, done.stdout + done.stderr

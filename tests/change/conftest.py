@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from change.plan_scene import RECORDS, TOPIC, Command, Scene
-from change.world import World
+from change.world import RECORDS, TOPIC, Command, Scene
 from drivers.command_line import Done, run
 from servers.releases import releases
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-
-
-@pytest.fixture(scope="module")
-def world(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The shared broker, and tables of the module's own."""
-    return World.at(broker.config(), tmp_path_factory.mktemp("reset"))
 
 
 @pytest.fixture(scope="session", params=releases("4.3.1", "4.4.0"))

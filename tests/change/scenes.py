@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import deltalake
 from hypothesis import strategies as st
 from samples.random_records import batches
 
+from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry, chained
+from acktrail.change.audit.journal import Journal, planned_entry
 from acktrail.change.collection.facts import (
     ClusterFacts,
     GroupFacts,
@@ -16,10 +22,16 @@ from acktrail.change.collection.facts import (
     Snapshot,
     TopicFacts,
 )
-from acktrail.change.planning.change_plan import with_hash
+from acktrail.change.execution.attempt import answer_detail, request_detail
+from acktrail.change.lifecycle.plan_life import GroupStatus, Status, standings
+from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.change.planning.reset_plan import ResetPlan, build_plan
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
+from acktrail.change.verification.verify import closing, group_outcome, open_attempts
+from acktrail.config import TablesConfig
+from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.batches import StateBatch, combine_state_batches
+from acktrail.tables.cluster_check import create_for
 
 __all__ = ["CLUSTER", "GROUP", "TOPIC", "a_plan", "a_request", "a_snapshot", "group_facts", "logs", "partition_facts"]
 
@@ -122,3 +134,125 @@ def a_plan(request: ResetRequest | None = None, snapshot: Snapshot | None = None
             created_by="somebody@here",
         )
     )
+
+
+__all__ = [
+    "NOW",
+    "NOW_MS",
+    "STAMP",
+    "a_journal",
+    "attempt",
+    "delta",
+    "entry",
+    "forget_commits",
+    "lease",
+    "many_attempts",
+    "planned",
+    "unlocked",
+]
+
+ORIGIN = {"cluster_id": "c1", "run_id": "many"}
+NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
+STAMP = {**ORIGIN, "actor": "ann", "host": "elsewhere", "audited_at": NOW}
+
+
+def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:
+    made = AuditEntry(kind="reset", event=event, plan_id="p1", plan_hash="h", attempt=1, group_id="g", outcome=outcome)
+    return replace(made, **changes)
+
+
+def lease(expires_in_s: int = 60, **changes: Any) -> AuditEntry:
+    return entry(Event.LEASE_TAKEN, detail={"expires_at_ms": NOW_MS + 1000 * expires_in_s, "pid": 7}, **changes)
+
+
+def a_journal(root: Path, run_id: str = "r1", cluster_id: str = "c1") -> Journal:
+    return Journal(TablesConfig(uri=str(root)), cluster_id=cluster_id, run_id=run_id, actor="ann")
+
+
+def planned(plan_id: str) -> ResetPlan:
+    return with_hash(replace(a_plan(), plan_id=plan_id))
+
+
+def attempt(root: Path, number: int) -> ResetPlan:
+    """Plan, lease, request, answer, verification: the rows that one reset leaves. Every step has a journal of its
+    own, as commands and tasks have."""
+    plan = planned(f"2026{number:06d}")
+    a_journal(root, f"{number}-plan").write_plan(plan)
+    journal = a_journal(root, f"{number}-apply")
+    journal.write_plan(plan)
+    assert not journal.standings({"plan_id": plan.plan_id})
+    begun, *sent = _sent(plan, journal.now_ms)
+    journal.take_lease([begun])
+    for each in sent:
+        journal.note([each])
+    journal = a_journal(root, f"{number}-verify")
+    journal.write_executions(_executions(plan, journal))
+    journal.note(_closing(plan, open_attempts(journal, plan)))
+    return plan
+
+
+def many_attempts(root: Path, numbers: Sequence[int], at_once: int = 30) -> None:
+    """What `attempt` leaves for each number, in fewer commits."""
+    for first in range(0, len(numbers), at_once):
+        plans = [planned(f"2026{number:06d}") for number in numbers[first : first + at_once]]
+        journal = a_journal(root, f"{numbers[first]}-many")
+        rows = {plan.plan_id: {**ORIGIN, **plan_row(plan)} for plan in plans}
+        journal._append(_table(journal, "reset_plans"), list(rows.values()))
+        journal.write_executions([row for plan in plans for row in _executions(plan, journal)])
+        entries: list[AuditEntry] = []
+        for plan in plans:
+            sent = _sent(plan, journal.now_ms)
+            begun = standings(chained(sent, STAMP, sequence=0, previous_hash=""))
+            noted = planned_entry(plan, rows[plan.plan_id])
+            entries += [noted, *sent, *_closing(plan, begun)]
+        journal.note(entries)
+
+
+def _table(journal: Journal, name: str) -> Any:
+    return create_for(journal._tables, name, "c1")
+
+
+def _sent(plan: ResetPlan, now_ms: int) -> list[AuditEntry]:
+    """Lease, request, answer."""
+    group = plan.groups[0].group_id
+    detail = {"expires_at_ms": now_ms + 60_000, "pid": 0}
+    results = [
+        ChangeResult(group_id=group, topic=row.topic, partition=row.partition, outcome=Outcome.DONE)
+        for row in plan.partitions
+    ]
+    return [
+        audit_entry(plan, 1, Event.LEASE_TAKEN, group, detail=detail),
+        audit_entry(plan, 1, Event.BEFORE_CALL, group, detail=request_detail(plan.partitions, None, {3: 0}, now_ms)),
+        audit_entry(plan, 1, Event.AFTER_CALL, group, outcome="done", detail=answer_detail(results)),
+    ]
+
+
+def _closing(plan: ResetPlan, begun: Sequence[GroupStatus]) -> list[AuditEntry]:
+    statuses = [Status.OK for _ in plan.partitions]
+    return closing(plan, begun, {one.group_id: group_outcome(one, statuses) for one in begun})
+
+
+def _executions(plan: ResetPlan, journal: Journal) -> list[dict[str, Any]]:
+    about = {"plan_id": plan.plan_id, "attempt": 1, "verified_at": journal._clock(), "status": "OK", "target_offset": 0}
+    names = ("group_id", "topic", "partition")
+    return [{**about, **{name: getattr(row, name) for name in names}} for row in plan.partitions]
+
+
+def delta(root: Path, table: str) -> deltalake.DeltaTable:
+    return deltalake.DeltaTable(str(root / table))
+
+
+def unlocked(root: Path, table: str) -> deltalake.DeltaTable:
+    """The table as somebody opens it who may write it and does not mind that it is append-only."""
+    found = delta(root, table)
+    found.alter.set_table_properties({"delta.appendOnly": "false"})
+    return found
+
+
+def forget_commits(root: Path, table: str, keep: int) -> None:
+    """Delete the newest files of a table's log: it is then as it was at version `keep`."""
+    log = root / table / "_delta_log"
+    for file in log.iterdir():
+        if file.name == "_last_checkpoint" or int(file.name.split(".")[0]) > keep:
+            file.unlink()

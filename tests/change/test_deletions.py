@@ -1,21 +1,23 @@
-"""The life of a deletion: what its plan says, what becomes of it, and what takes it back. On real brokers."""
+"""Deletions and configurations: what their plans say, what becomes of them, what takes deletions back. On real
+brokers."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from change.plan_scene import Scene
-from confluent_kafka import AcknowledgeType
+from change.world import ONE_RELEASE, RECORDS, TOPIC, Scene
+from confluent_kafka import AcknowledgeType, Consumer, TopicPartition
 from drivers.command_line import Done, run
 from servers.workload import start_at
 
 from acktrail.change.audit.integrity import checked_audit
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.changes import NewStartOffset
+from acktrail.kafka.client.client_settings import to_librdkafka
 
 pytestmark = pytest.mark.broker
 
@@ -23,14 +25,14 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 
 class Shell:
-    """Commands with the scene's broker and tables where they take them."""
+    """Commands with the scene's broker and tables where they take them: ``both``, the ``brokers`` or the ``tables``."""
 
     def __init__(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
         self._scene, self._capsys = scene, capsys
 
-    def __call__(self, *words: str, online: bool = True) -> Done:
-        where = self._scene.arguments() if online else self._scene.arguments()[2:]
-        return run(self._capsys, *words, *where)
+    def __call__(self, *words: str, where: str = "both") -> Done:
+        given = {"both": slice(None), "brokers": slice(2), "tables": slice(2, None)}[where]
+        return run(self._capsys, *words, *self._scene.arguments()[given])
 
     def plan(self, *words: str) -> dict[str, Any]:
         return json.loads(self(*words, "--json").stdout)
@@ -57,11 +59,6 @@ def begun(scene: Scene, records: int = 10) -> tuple[str, str]:
     return topic, group
 
 
-def starts(scene: Scene, group: str) -> list[int | None]:
-    with ShareGroupAdmin(scene.kafka) as admin:
-        return [each.start_offset for each in admin.describe_group_offsets([group])[0].offsets]
-
-
 @pytest.mark.parametrize("setting", ["earliest", "latest"])
 def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
     scene: Scene, shell: Shell, setting: str
@@ -81,7 +78,7 @@ def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
     assert made["totals"]["to_deliver"] == (10 if setting == "earliest" else 0)
 
     deletion = shell.delete("groups", "delete", group)
-    (outcome,) = json.loads(shell("change", "show", deletion, "--json", online=False).stdout)["executions"]
+    (outcome,) = json.loads(shell("change", "show", deletion, "--json", where="tables").stdout)["executions"]
     assert (outcome["status"], outcome["partition"]) == ("OK", 0)
     if setting == "earliest":
         assert len(scene.deliveries(group, topic, made["totals"]["to_deliver"])) == 10
@@ -99,7 +96,7 @@ def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell
         else ("groups", "delete-offsets", "--group", group, "--topic", topic)
     )
     deletion = shell.delete(*words)
-    assert starts(scene, group) == []
+    assert scene.starts(group) == []
 
     plan = shell.plan("change", "undo", deletion)
     assert (plan["kind"], plan["undoes"], plan["partitions"][0]["target_offset"]) == ("undo", deletion, 4)
@@ -111,9 +108,9 @@ def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell
 
     done = shell("change", "undo", deletion, "--execute")
     assert done.code == 0, done.stderr
-    assert starts(scene, group) == [4]
+    assert scene.starts(group) == [4]
     assert len(scene.deliveries(group, topic, totals["to_deliver"])) == 6
-    assert "standing UNDONE" in shell("change", "show", deletion, online=False).stdout
+    assert "standing UNDONE" in shell("change", "show", deletion, where="tables").stdout
     assert "[plan_undone]" in shell("change", "undo", deletion).complaint(2)
     assert checked_audit(scene.tables).flaws == ()
 
@@ -123,13 +120,12 @@ def test_an_undo_is_refused_where_the_group_began_again(scene: Scene, shell: She
     configurations has no start offsets."""
     topic, group = begun(scene)
     deletion = shell.delete("groups", "delete", group)
-    with ShareGroupAdmin(scene.kafka) as admin:
-        admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=0, start_offset=7)])
+    start_at(scene.kafka, group, {(topic, 0): 7})
     refused = shell("change", "undo", deletion, "--execute")
     assert (refused.code, "[moved_on]" in refused.stderr) == (2, True)
-    assert starts(scene, group) == [7]
+    assert scene.starts(group) == [7]
     assert shell("change", "undo", deletion, "--execute", "--allow-moved-on").code == 0
-    assert starts(scene, group) == [4]
+    assert scene.starts(group) == [4]
     setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=latest")
     configs = json.loads(shell(*setting, "--execute", "--json").stdout)["plan_id"]
     assert "has no start offsets" in shell("change", "undo", configs).complaint(2)
@@ -149,4 +145,63 @@ def test_a_deletion_is_planned_stored_and_applied_as_a_reset(scene: Scene, shell
     scene.settle(group, topic, 1, lambda _: ACCEPT)
     assert "[preview_changed]" in shell("change", "apply", made["plan_id"], "--execute").complaint(2)
     assert shell("change", "apply", shell.plan("groups", "delete", group)["plan_id"], "--execute").code == 0
-    assert starts(scene, group) == []
+    assert scene.starts(group) == []
+
+
+@ONE_RELEASE
+def test_a_deletion_is_shown_first_and_done_as_shown(scene: Scene, shell: Shell) -> None:
+    """The preview names what is lost and changes nothing."""
+    group = scene.group()
+    wanted = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC)
+    shown = shell(*wanted, "--json", where="brokers")
+    preview = json.loads(shown.stdout)
+    assert (shown.code, scene.starts(group)) == (0, [5, 5])
+    assert {n["rule"] for n in preview["notices"]} == {"state_is_lost", "begins_again", "skips"}
+    assert [(row["start_offset"], row["impact"]["skipped"]) for row in preview["partitions"]] == [(5, RECORDS - 5)] * 2
+
+    done = shell(*wanted, "--execute", "--json")
+    assert json.loads(done.stdout)["groups"] == {group: "DONE"}
+    assert scene.starts(group) == []
+    again = shell(*wanted)
+    assert (again.code, "[no_such_state]" in again.stderr) == (2, True)
+
+
+@ONE_RELEASE
+def test_groups_are_deleted_where_they_are_share_groups(scene: Scene, shell: Shell) -> None:
+    """R004-31: a share group goes, with its state; a consumer group, which Kafka would delete as well, is refused."""
+    group = scene.group()
+    consumers = f"consumers-{uuid4().hex[:8]}"
+    consumer = Consumer({**to_librdkafka(scene.kafka), "group.id": consumers})
+    consumer.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
+    consumer.close()
+    refused = shell("groups", "delete", group, consumers, "--execute")
+    assert "[not_a_share_group]" in refused.complaint(2)
+    assert scene.starts(group) == [5, 5]
+    assert shell("groups", "delete", group, "--execute").code == 0
+    with ShareGroupAdmin(scene.kafka) as admin:
+        assert admin.describe_groups([group])[0].error_code == 69
+        assert consumers in {listing.group_id for listing in admin.list_groups(("classic", "consumer"))}
+
+
+@ONE_RELEASE
+def test_configurations_are_set_and_unset(scene: Scene, shell: Shell) -> None:
+    """Shown, set, unset; a name or value that is none is refused."""
+    group = scene.group()
+    setting = "share.auto.offset.reset=earliest"
+    wanted, show = (
+        ("groups", "config", "set", "--group", group),
+        partial(shell, "groups", "config", "show", group, where="brokers"),
+    )
+    assert "[changes]" in shell(*wanted, setting, where="brokers").stdout
+    assert show(where="brokers").stdout == "nothing is set on the group itself\n"
+    assert shell(*wanted, setting, "--execute").code == 0
+    (shown,) = show("--json", where="brokers").rows
+    assert (shown["own"], shown["configs"]["share.auto.offset.reset"]) == (["share.auto.offset.reset"], "earliest")
+    assert "[nothing_to_change]" in shell(*wanted, setting, "--execute").complaint(2)
+    assert "share.auto.offset.reset" in shell(*wanted, "share.auto.offset.rest=x").stderr
+    bogus = shell(*wanted, "share.auto.offset.reset=bogus", "--execute")
+    assert bogus.code == 2
+    assert "bogus" in bogus.stderr
+    assert shell(*wanted, "--unset", "share.auto.offset.reset", "--execute").code == 0
+    assert show(where="brokers").stdout == "nothing is set on the group itself\n"
+    assert "[bad_setting]" in shell(*wanted, "no-equals-sign").complaint(2)

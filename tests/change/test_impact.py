@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from change.scenes import logs, partition_facts
-from hypothesis import given
+from change.scenes import a_plan, a_request, a_snapshot, logs, partition_facts
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.change.collection.delivered_records import passed_range
-from acktrail.change.collection.facts import PartitionFacts, PassedFacts, TargetOffset
+from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset, TargetOffsets
+from acktrail.change.planning.change_plan import with_hash
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact, Resolution, impact_of, resolve
+from acktrail.change.planning.reset_plan import (
+    OWN_OFFSETS,
+    ResetPlan,
+    as_planned,
+    changes_since_plan,
+    differences,
+    own_offsets,
+)
 from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
+from acktrail.errors import AcktrailError
 from acktrail.model.batches import TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.offset_ranges import joined
+from acktrail.plain_data import from_json_value, to_json_value
 
 
 def impact(facts: PartitionFacts, target: int) -> Impact:
@@ -210,3 +223,85 @@ def test_overlapping_batches_count_once() -> None:
     )
     seen = impact(partition_facts(40, (0, 100), found), 40)
     assert (seen.acknowledgements_forgotten, seen.in_flight_discarded) == (5, 10)
+
+
+KINDS = (
+    StrategyKind.TO_EARLIEST,
+    StrategyKind.TO_LATEST,
+    StrategyKind.TO_OFFSET,
+    StrategyKind.SHIFT_BY,
+    StrategyKind.TO_CURRENT,
+    StrategyKind.TO_DATETIME,
+    StrategyKind.FROM_FILE,
+    StrategyKind.TO_HISTORY,
+)
+
+
+def numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all numbers, and of what is null, in plain data."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from numbers(part, (*path, name))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from numbers(part, (*path, index))
+    elif value is None or type(value) is int:
+        yield path
+
+
+def edited(plan: ResetPlan, path: tuple[Any, ...], number: int) -> ResetPlan | None:
+    """The plan with another number in one place, and its hash; None: it is no plan any more."""
+    data = to_json_value(plan)
+    place = data
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = number
+    try:
+        return with_hash(from_json_value(ResetPlan, data))
+    except AcktrailError:
+        return None
+
+
+def sends(plan: ResetPlan) -> tuple[Any, ...]:
+    """What a plan asks for, and what forbids it or has to be known."""
+    targets = {row.key: row.target_offset for row in plan.executable(partial=True)}
+    return targets, {(one.rule, one.group_id, one.topic, one.partition) for one in plan.refusals}
+
+
+def is_refused(plan: ResetPlan, now: Snapshot, given: TargetOffsets) -> bool:
+    rows = plan.executable(partial=True)
+    known = {facts.key for facts in now.partitions}
+    if any(row.key not in known for row in plan.partitions) or plan.group_ids != ("g",):
+        return True  # the snapshot of such a plan is another one
+    if changes_since_plan(plan, rows, now):
+        return True
+    own = own_offsets(plan) if plan.request.strategy.kind in OWN_OFFSETS else given
+    return not rows or bool(differences(plan, rows, as_planned(plan, now, own)))
+
+
+@settings(max_examples=150)
+@given(logs(), st.sampled_from(KINDS), st.integers(0, 60), st.data())
+def test_an_edited_number_is_refused_or_changes_nothing(facts: Any, kind: StrategyKind, number: int, data: Any) -> None:
+    """Whatever number is edited: the plan is refused, or it asks for what the plan of its request, made now, asks for,
+    with the same refusals."""
+    values = {
+        StrategyKind.TO_OFFSET: {"number": number},
+        StrategyKind.SHIFT_BY: {"number": number - 30},
+        StrategyKind.TO_DATETIME: {"moment_ms": number},
+        StrategyKind.TO_HISTORY: {"moment_ms": number},
+        StrategyKind.FROM_FILE: {"source": "offsets.csv"},
+    }
+    request = a_request(strategy=Strategy(kind=kind, **values.get(kind, {})))
+    named = TargetOffset(offset=number) if kind in {StrategyKind.FROM_FILE, StrategyKind.TO_HISTORY} else TargetOffset()
+    at = number if (facts.log_start_offset or 0) <= number < (facts.log_end_offset or 0) else None
+    now = a_snapshot(replace(facts, given=named, offset_at=at))
+    given: TargetOffsets = {"g": {("orders", 0): named}}
+    plan = a_plan(request, now)
+    assert not plan.executable(partial=True) or not is_refused(plan, now, given), "as it was made it stands"
+    path = data.draw(st.sampled_from(sorted(numbers(to_json_value(plan)), key=str)))
+    changed = edited(plan, path, data.draw(st.integers(0, 70)))
+    if changed is None or is_refused(changed, now, given):
+        return
+    own = own_offsets(changed) if kind in OWN_OFFSETS else given
+    fresh = a_plan(changed.request, as_planned(changed, now, own))
+    assert sends(changed) == sends(fresh), path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change.test_safety_on_broker import killed
-from change.world import World
+from change.world import TOPIC, World
 from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from servers.kafka_proxy import kafka_proxy
@@ -22,19 +22,16 @@ from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import read_audit
 from acktrail.change.execution.execute_reset import raise_unless_ok
-from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.changes import NewStartOffset
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 RECORDS, TARGET, WORKED = 20, 4, 9
-TOPIC = "orders"
 STATE_PARTITIONS = 50
 ALTER = 91
 
@@ -106,10 +103,6 @@ def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield Forgetful(world)
 
 
-def standing(world: World, plan: dict[str, Any]) -> str:
-    return next(line["standing"] for line in list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
-
-
 @contextmanager
 def unanswered(world: World, plan: dict[str, Any]) -> Iterator[None]:
     """A plan whose request the network holds back until the end of the block: nobody knows what becomes of it."""
@@ -123,17 +116,14 @@ def unanswered(world: World, plan: dict[str, Any]) -> Iterator[None]:
 
 
 def plan_to(world: World, group: str, target: int) -> dict[str, Any]:
-    plan = world.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(target)}, allow_skip=True)
-    world.store(plan)
-    return plan
+    return world.earliest(group, strategies={"to-offset": str(target)}, allow_skip=True)
 
 
 @pytest.fixture
 def group(forgetful: Forgetful) -> str:
     """A group that starts at 9."""
     name = forgetful.group()
-    with ShareGroupAdmin(forgetful.world.kafka) as admin:
-        admin.alter_offsets(name, [NewStartOffset(topic=TOPIC, partition=0, start_offset=9)])
+    forgetful.world.put(name, {0: 9})
     return name
 
 
@@ -142,12 +132,12 @@ def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetf
     one looks, and exit code 5. Delivered then: the next look finds it done. The audit keeps both."""
     world, plan = forgetful.world, plan_to(forgetful.world, group, TARGET)
     with unanswered(world, plan):
-        assert standing(world, plan) == "UNKNOWN"
+        assert world.standing(plan["plan_id"]) == "UNKNOWN"
         rows = world.verify(plan, wait_s=0)
         with pytest.raises(OutcomeUnknown, match="no answer"):
             raise_unless_ok(plan["plan_id"], rows, None)
     assert {row["status"] for row in world.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
-    assert standing(world, plan) == "DONE"
+    assert world.standing(plan["plan_id"]) == "DONE"
     assert world.verify(plan) == []
     rows = read_audit(world.tables, {"plan_id": plan["plan_id"], "event": Event.VERIFIED.value})
     assert [row.outcome for row in rows] == ["unknown", "unknown", "done"]
@@ -170,10 +160,10 @@ def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: st
         assert (notice["severity"], late["plan_id"] in notice["text"]) == ("serious", True)
         world.execute(plan)
         assert {row["status"] for row in world.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
-        assert standing(world, plan) == "DONE"
+        assert world.standing(plan["plan_id"]) == "DONE"
     world.verify(late if looks_at == "late" else plan, wait_s=0)
-    assert standing(world, plan) == "OVERWRITTEN"
-    assert standing(world, late) == ("DONE" if looks_at == "late" else "UNKNOWN")
+    assert world.standing(plan["plan_id"]) == "OVERWRITTEN"
+    assert world.standing(late["plan_id"]) == ("DONE" if looks_at == "late" else "UNKNOWN")
     assert checked_audit(world.tables).flaws == ()
 
 
@@ -189,15 +179,13 @@ def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
     plans: dict[str, dict[str, Any]] = {}
     for group in (answered, kept):
         forgetful.work(group, 2, keep=0)
-        own = exported if group == kept else world
-        plans[group] = own.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)}, allow_skip=True)
+        plans[group] = plan_to(exported if group == kept else world, group, TARGET)
     world.execute(plans[answered])
-    killed(exported, plans[kept], "after", tmp_path)
+    assert exported.interrupted("after", signal.SIGKILL, plans[kept]["plan_id"])[0] == -signal.SIGKILL
     ends = {group: forgetful.log_end(group) for group in plans}
-    options = ("--bootstrap-server", world.kafka.bootstrap_servers, "--tables", exported.tables.uri)
 
     def export() -> None:
-        assert command_line.run(capsys, "run", "export", "--state-only", *options).code == 0
+        assert command_line.run(capsys, "run", "export", "--state-only", *exported.arguments()).code == 0
 
     export()
     forgetful.work(kept, WORKED, after=export)
@@ -209,5 +197,5 @@ def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
         for group, plan in plans.items()
     }
     assert found == {answered: {"UNKNOWN"}, kept: {"OK"}}
-    assert standing(world, plans[answered]) == "UNKNOWN"
+    assert world.standing(plans[answered]["plan_id"]) == "UNKNOWN"
     world.reset(groups=[answered], topics=[TOPIC], strategies={"to-earliest": None})

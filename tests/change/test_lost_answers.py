@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,17 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change.plan_scene import ONE_RELEASE, TOPIC, Command, Scene
-from change.world import change_plan
+from change.world import ONE_RELEASE, TOPIC, Command, Scene
 from drivers.command_line import Done, run
 from servers.real_broker import kill
 from servers.workload import until
 
 from acktrail.change import api
 from acktrail.change.audit.audit_chain import Event
+from acktrail.change.audit.journal import Journal
+from acktrail.change.change_kind import parse_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle.plan_status import list_plans
-from acktrail.errors import OutcomeUnknown
+from acktrail.change.verification import verify
+from acktrail.errors import ConfigurationError, OutcomeUnknown
 from acktrail.kafka.admin import ShareGroupAdmin
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -76,10 +79,6 @@ def test_what_verification_cannot_note_is_unknown(
     scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Rows of `reset_executions`, or the end of the audit, cannot be written after the look: nothing is settled."""
-    from acktrail.change.audit.journal import Journal
-    from acktrail.change.verification import verify
-    from acktrail.errors import ConfigurationError
-
     plan = scene.earliest(scene.group())
 
     def fail(*_: Any, **__: Any) -> None:
@@ -106,8 +105,6 @@ def test_a_later_group_does_not_hide_that_one_before_it_was_sent(
     """The audit row before the second request cannot be written: the first one left all the same."""
     groups = sorted([scene.group(), scene.group()])
     plan = scene.earliest(groups[0], groups=groups)
-    from acktrail.change.audit.journal import Journal
-    from acktrail.errors import ConfigurationError
 
     note = Journal.note
 
@@ -128,9 +125,6 @@ def test_nothing_of_this_applies_before_the_request_leaves(
     scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit row before the first request cannot be written: exit code 3, nothing was sent, the group is free."""
-    from acktrail.change.audit.journal import Journal
-    from acktrail.errors import ConfigurationError
-
     group = scene.group()
     plan, note = scene.earliest(group), Journal.note
 
@@ -167,14 +161,6 @@ def test_tables_lost_after_a_request_leave_an_unknown_outcome(
         assert scene.standing(plan_id) == "DONE"
 
 
-def process(scene: Scene, *words: str) -> tuple[int, str]:
-    """How the command line ended in a process of its own, and what it said on stderr."""
-    script = Path(__file__).with_name("interrupted_process.py")
-    command = [sys.executable, str(script), *words, *scene.arguments()]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stderr
-
-
 @pytest.mark.few(1)
 @ONE_RELEASE
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -183,10 +169,9 @@ def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.S
     request: interrupted, nothing is sent, and the group is free."""
     group = scene.group()
     plan = scene.earliest(group)
-    words = (str(int(number)), "change", "apply", plan["plan_id"], "--execute")
-    assert process(scene, "before", *words)[0] == 130
+    assert scene.interrupted("before", number, plan["plan_id"])[0] == 130
     assert (scene.standing(plan["plan_id"]), scene.starts(group)) == ("REFUSED", [5, 5])
-    code, message = process(scene, "after", *words)
+    code, message = scene.interrupted("after", number, plan["plan_id"])
     assert (code, f"acktrail change verify {plan['plan_id']}" in message) == (5, True), message
     assert scene.standing(plan["plan_id"]) == "UNKNOWN"
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
@@ -230,6 +215,6 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
     assert f"acktrail change verify {deletion['plan_id']}" in caught.value.hint
     scene.broker.start()
     with Cluster(scene.kafka) as cluster:
-        made = change_plan(deletion)
+        made = parse_plan(json.dumps(deletion), "plan")
         assert api.verify(cluster, api.open_journal(scene.tables, made), made).groups == {other: "done"}
     assert scene.standing(deletion["plan_id"]) == "DONE"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,19 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from change.world import BASE_MS, Delivery, Fates, World, in_parallel
+from change.world import BASE_MS, Delivery, Fates, World
 from confluent_kafka import AcknowledgeType
+from coordinator_messages import coordinator_states
 from samples.history_tables import build
 from servers.real_broker import kafka_tool
 from servers.releases import releases
 
+from acktrail.change.request.offsets_csv import offset_rows, write_offsets
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION
+from acktrail.errors import ChangeRefused
 from acktrail.export.export_run import export
+from acktrail.kafka.client.error_codes import NONE
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -36,20 +41,20 @@ def moment(offset: int, zone: str = "Z") -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.000") + zone
 
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "to-earliest": ({"to-earliest": None}, {}),
-    "to-latest": ({"to-latest": None}, {"allow_skip": True}),
-    "to-offset": ({"to-offset": "25"}, {"allow_skip": True}),
-    "to-offset-beyond": ({"to-offset": "4711"}, {"allow_skip": True}),
-    "to-datetime": ({"to-datetime": moment(12)}, {"allow_skip": True}),
-    "to-datetime-late": ({"to-datetime": moment(100_000)}, {"allow_skip": True}),
-    "by-duration": ({"by-duration": "PT2H"}, {}),
-    "shift-by": ({"shift-by": "-7"}, {}),
-    "to-current": ({"to-current": None}, {}),
-    "from-file": ({}, {"allow_skip": True}),
-    "to-history": ({}, {}),
+CASES: dict[str, tuple[dict[str, Any], bool, tuple[int, int] | None]] = {
+    "to-earliest": ({"to-earliest": None}, False, (0, 0)),
+    "to-latest": ({"to-latest": None}, True, (40, 40)),
+    "to-offset": ({"to-offset": "25"}, True, (25, 25)),
+    "to-offset-beyond": ({"to-offset": "4711"}, True, (40, 40)),
+    "to-datetime": ({"to-datetime": moment(12)}, True, (12, 12)),
+    "to-datetime-late": ({"to-datetime": moment(100_000)}, True, (40, 40)),
+    "by-duration": ({"by-duration": "PT2H"}, False, (0, 0)),
+    "shift-by": ({"shift-by": "-7"}, False, None),
+    "to-current": ({"to-current": None}, False, None),
+    "from-file": ({}, True, (5, 31)),
+    "to-history": ({}, False, (10, 10)),
 }
-"""Strategies by value, and what is allowed with them."""
+"""Strategies by value, whether records may be skipped, and the targets, where they are the same in every run."""
 
 
 @dataclass(frozen=True)
@@ -61,25 +66,18 @@ class Outcome:
     got: list[Delivery]
 
 
-TARGETS = {
-    "to-earliest": (0, 0),
-    "to-latest": (40, 40),
-    "to-offset": (25, 25),
-    "to-offset-beyond": (40, 40),
-    "to-datetime": (12, 12),
-    "to-datetime-late": (40, 40),
-    "by-duration": (0, 0),
-    "from-file": (5, 31),
-    "to-history": (10, 10),
-}
-
-
 def decide(part: tuple[int, int]) -> AcknowledgeType:
     """Accepted or rejected from the start on; then rejected, released and accepted, mixed."""
     _, offset = part
     if offset < 10:
         return AcknowledgeType.REJECT if offset in (3, 4) else AcknowledgeType.ACCEPT
     return (AcknowledgeType.REJECT, AcknowledgeType.RELEASE, AcknowledgeType.ACCEPT)[offset % 3]
+
+
+def in_parallel(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """The results of calls that wait for the broker most of the time, in order."""
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def group_of(case: str) -> str:
@@ -110,11 +108,11 @@ def outcomes(world: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     file.write_text(f"{TOPIC},1,31\r\n{TOPIC},0,5\r\n", encoding="utf-8-sig")
     given = {"from-file": {"from-file": str(file)}, "to-history": {"to-history": _instant()}}
     plans = {}
-    for case, (strategies, allowed) in CASES.items():
+    for case, (strategies, allow_skip, _) in CASES.items():
         scope = {} if case == "from-file" else {"topics": [TOPIC]}
         if case == "to-history":
             world.reset(groups=[group_of(case)], topics=[TOPIC], strategies={"to-earliest": None})
-        chosen = {"strategies": strategies or given[case], **scope, **allowed}
+        chosen = {"strategies": strategies or given[case], **scope, "allow_skip": allow_skip}
         plans[case] = world.reset(groups=[group_of(case)], **chosen)
     wanted = {case: plan["totals"]["to_deliver"] for case, plan in plans.items()}
     got = in_parallel(lambda case=case: world.deliveries(group_of(case), TOPIC, wanted[case]) for case in CASES)
@@ -132,7 +130,7 @@ def test_a_new_consumer_starts_exactly_at_the_target(outcomes: dict[str, Outcome
     was not finished then."""
     outcome = outcomes[case]
     targets = tuple(row["target_offset"] for row in outcome.plan["partitions"])
-    assert targets == TARGETS.get(case, targets)
+    assert targets == (CASES[case][2] or targets)
     expected = [
         Delivery(row["partition"], offset, 1)
         for row in outcome.plan["partitions"]
@@ -184,8 +182,6 @@ def test_what_is_exported_kafkas_tools_read(
     world: World, outcomes: dict[str, Outcome], release: str, tmp_path: Path
 ) -> None:
     """Our CSV is taken by kafka-consumer-groups.sh, and what it exports is taken by us: the offsets survive."""
-    from acktrail.change.request.offsets_csv import offset_rows, write_offsets
-
     rows = outcomes["from-file"].plan["partitions"]
     text = write_offsets((None, row["topic"], row["partition"], row["target_offset"]) for row in rows)
     ours = tmp_path / "ours.csv"
@@ -201,3 +197,54 @@ def test_what_is_exported_kafkas_tools_read(
     theirs.write_text(printed)
     found = {(row.topic, row.partition): row.offset for row in offset_rows(theirs)}
     assert found == {(TOPIC, 0): 5, (TOPIC, 1): 31}
+
+
+def held_of(world: World, group: str) -> tuple[int | None, tuple[tuple[int, int, int, int], ...]]:
+    """Start offset and batches of a group's one share partition, as its share coordinator says."""
+    (held,) = (held for key, held in coordinator_states(world.kafka).items() if key.group_id == group)
+    assert held.error_code == NONE
+    return held.start_offset, held.batches
+
+
+def test_a_reset_and_its_undo(world: World) -> None:
+    """R004-01: planned, done, verified in the state topic, taken back; a new consumer gets what the plan says. The
+    share coordinator itself holds the target and not one batch after it."""
+    topic, group = f"undone-{TOPIC}", group_of("undone")
+    world.make_topic(topic, 1, RECORDS)
+
+    def first_four(part: tuple[int, int]) -> AcknowledgeType:
+        return AcknowledgeType.ACCEPT if part[1] < 4 else AcknowledgeType.RELEASE
+
+    world.settle(group, topic, RECORDS, first_four)
+    plan = world.reset(groups=[group], topics=[topic], strategies={"to-earliest": None})
+    assert (plan["totals"]["delivered_again"], plan["totals"]["to_deliver"]) == (4, RECORDS)
+    assert held_of(world, group) == (0, ())
+    undo = world.undo(plan)
+    world.execute(undo)
+    assert held_of(world, group) == (4, ())
+    assert {row["status"] for row in world.verify(undo)} == {"OK_EPOCH_NOT_BUMPED"}
+    assert [delivery.offset for delivery in world.deliveries(group, topic, RECORDS - 4)] == list(range(4, RECORDS))
+
+
+def test_a_group_is_made_by_its_reset(world: World) -> None:
+    """A missing group is made where that is allowed, with whatever state epoch the release gives it."""
+    topic, group = f"made-{TOPIC}", group_of("new")
+    world.make_topic(topic, 2, RECORDS)
+    plan = world.reset(
+        groups=[group], topics=[f"{topic}:1"], strategies={"to-offset": "7"}, allow_create=True, allow_skip=True
+    )
+    assert [row["status"] for row in world.verify(plan)] == []
+    got = world.deliveries(group, topic, 2 * RECORDS - 7)
+    assert [one.offset for one in got if one.partition] == list(range(7, RECORDS))
+
+
+@pytest.mark.full
+def test_a_release_that_drops_resets_is_refused(tmp_path: Path) -> None:
+    """R004-32: Kafka 4.1 answers a reset without an error and does nothing: there is no plan for it."""
+    with EmbeddedBroker("4.1.2") as broker:
+        world = World.at(broker.config(), tmp_path)
+        world.make_topic("orders", 1, RECORDS)
+        plan = world.plan(groups=["g"], topics=["orders"], strategies={"to-earliest": None}, allow_create=True)
+        assert {n["rule"] for n in plan["notices"] if n["severity"] == "refusal"} == {"unsupported_release"}
+        with pytest.raises(ChangeRefused, match="unsupported_release"):
+            world.execute(plan)

@@ -1,29 +1,38 @@
-"""What the state topic shows of a reset, and what of a plan is still true."""
+"""What the state topic shows of a reset, and what of a plan is still true. Whatever happened to a share partition after
+a reset was sent, and whatever of it was pruned: the verdict is right, or it is that nobody can say."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from change.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partition_facts, state
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
 from acktrail.change.collection.facts import PartitionState, Snapshot
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.planning.reset_plan import changes_since_plan
+from acktrail.change.verification.exported_records import exported_between
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,
     ResetOutcome,
+    Seen,
     judge,
 )
+from acktrail.config import TablesConfig
+from acktrail.format.wire.dialects import encode
 from acktrail.kafka.changes import Outcome
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.tables.delta.store import Tables
 
-KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEQ"), partition=0)
+KEY = partition_facts().share_partition
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
 BEFORE = replace(state(40, (BATCH,)), snapshot_epoch=4, state_epoch=9)
 
@@ -181,3 +190,225 @@ def test_what_does_not_matter_keeps_a_plan(now: Snapshot) -> None:
     """New records, a snapshot of the same state, another leader, another group epoch: the plan's numbers still hold."""
     assert changes_since_plan(PLAN, PLAN.partitions, now) == ()
     assert ROW.share_partition == KEY
+
+
+STATE_TOPIC = CLUSTER.state_topic_id
+HOME = 3
+
+
+def tables(root: Path, *ranges: dict[str, Any], value: bytes | None = None) -> TablesConfig:
+    """Tables with records of one share partition at offsets 5 to 9, and these ranges."""
+    config = TablesConfig(uri=str(root))
+    rows = []
+    for offset in range(5, 10):
+        key, good = encode(snapshot(offset, epoch=offset, state_epoch=1))
+        raw = {"key": key, "value": good if value is None else value, "group_id": "g", "timestamp_ms": 7}
+        rows.append({"cluster_id": "c1", "run_id": "r", "state_partition": HOME, "offset": offset, **raw})
+    Tables(config).append("state_records", rows)
+    about = {"cluster_id": "c1", "run_id": "r", "state_topic_id": STATE_TOPIC, "state_partition": HOME}
+    Tables(config).append("export_ranges", [{**about, **each} for each in ranges])
+    return config
+
+
+def kept_offsets(
+    config: TablesConfig, span: tuple[int, int], state_topic_id: str | None = STATE_TOPIC
+) -> list[int] | None:
+    cluster = replace(CLUSTER, state_topic_id=state_topic_id)
+    kept = exported_between(config, cluster, frozenset([KEY]), {HOME: span})
+    return None if kept is None else [place[1] for _, (place, _) in kept]
+
+
+WHOLE = {"first_offset": 5, "last_offset": 9}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "span", "found"),
+    [
+        ([WHOLE], (6, 9), [6, 7, 8]),
+        ([{"first_offset": 5, "last_offset": 6}, {"first_offset": 7, "last_offset": 9}], (5, 10), [5, 6, 7, 8, 9]),
+        ([WHOLE], (6, 11), None),
+        ([{"first_offset": 5, "last_offset": 6}, {"first_offset": 8, "last_offset": 9}], (5, 10), None),
+        ([WHOLE, {"gap_first": 10, "gap_last": 10}], (5, 10), [5, 6, 7, 8, 9]),
+        ([WHOLE, {"first_offset": 11, "last_offset": 12, "offset_shift": 6}], (6, 9), None),
+        ([], (6, 9), None),
+    ],
+)
+def test_records_are_given_where_all_are_there(
+    tmp_path: Path, ranges: list[dict[str, Any]], span: tuple[int, int], found: list[int] | None
+) -> None:
+    """Past the end of the export, in a gap or behind a break of the log the tables tell nothing."""
+    assert kept_offsets(tables(tmp_path, *ranges), span) == found
+
+
+def test_other_records_tell_nothing(tmp_path: Path) -> None:
+    """Nor do records of another state topic, records that cannot be decoded, or tables that are not there."""
+    whole = tables(tmp_path / "whole", WHOLE)
+    assert kept_offsets(whole, (6, 9), "AQIDBAUGBwgJCgsMDQ4PFA") is None
+    assert kept_offsets(whole, (6, 9), None) is None
+    assert kept_offsets(tables(tmp_path / "damaged", WHOLE, value=b"\x00"), (6, 9)) is None
+    assert kept_offsets(TablesConfig(uri=str(tmp_path / "none")), (6, 9)) is None
+
+
+END = 100
+"""Where the state partition ended when the reset was sent."""
+
+OURS, OTHER, WORK, STALE, QUIET = "ours", "other", "work", "stale", "quiet"
+Step = tuple[str, int]
+"""What happens, and a number for it: an offset."""
+
+
+@dataclass
+class Life:
+    """One share partition from the plan on, as a coordinator and its leaders write it."""
+
+    start: int
+    state_epoch: int
+    group_epoch: int
+    target: int
+    snapshot_epoch: int = 4
+    batches: tuple[StateBatch, ...] = ()
+    records: list[Seen] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.before, self.sent_epoch = self.now(), self.group_epoch
+
+    def step(self, what: str, number: int) -> None:
+        if what == OURS:
+            self._alter(self.target)
+        elif what == OTHER:
+            self._alter(number)
+        elif what == WORK:
+            self.group_epoch += 1
+            self._update(self.start + number // 4, [self.start + number // 4 + 1 + number % 4])
+            self.group_epoch += 1
+        elif what == STALE:
+            self._update(self.before.start_offset or 0, [(self.before.start_offset or 0) + 2])
+        else:
+            self.snapshot_epoch += 1
+            self._write(self._snapshot(leader_epoch=1, write_timestamp_ms=9))
+
+    def _alter(self, start: int) -> None:
+        self.start, self.batches, self.state_epoch = start, (), self.group_epoch
+        self.snapshot_epoch += 1
+        self._write(self._snapshot())
+
+    def _update(self, start: int, settled: Sequence[int]) -> None:
+        self.start = start
+        self.batches = tuple(
+            StateBatch(first_offset=at, last_offset=at, delivery_state=2, delivery_count=1) for at in settled
+        )
+        about = {"snapshot_epoch": self.snapshot_epoch, "delivery_complete_count": len(self.batches)}
+        self._write(replace(update(start, *self.batches), **about))
+
+    def _snapshot(self, **more: int) -> ShareSnapshot:
+        epochs = {"epoch": self.snapshot_epoch, "state_epoch": self.state_epoch}
+        count = len(self.batches)
+        return snapshot(self.start, batches=self.batches, delivery_complete_count=count, **epochs, **more)
+
+    def _write(self, record: StateRecord) -> None:
+        self.records.append(((HOME, END + len(self.records)), record))
+
+    def now(self) -> PartitionState:
+        return replace(
+            state(self.start, self.batches),
+            record_offset=END + len(self.records),
+            snapshot_epoch=self.snapshot_epoch,
+            state_epoch=self.state_epoch,
+            delivery_complete_count=len(self.batches),
+        )
+
+
+offsets = st.integers(0, 20)
+steps = st.lists(st.tuples(st.sampled_from([OTHER, WORK, STALE, QUIET]), offsets), max_size=5)
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> tuple[Life, list[Step], Outcome, bool]:
+    """A life, what happens in it, what the broker said, and whether the log is pruned up to the newest snapshot."""
+    state_epoch = draw(st.integers(0, 3))
+    life = Life(draw(offsets), state_epoch, state_epoch + draw(st.integers(0, 3)), draw(offsets))
+    history: list[Step] = draw(steps)
+    is_applied = draw(st.booleans())
+    if is_applied:
+        history.insert(draw(st.integers(0, len(history))), (OURS, 0))
+    said = draw(st.sampled_from([Outcome.DONE, Outcome.UNKNOWN] if is_applied else [Outcome.REFUSED, Outcome.UNKNOWN]))
+    return life, history, said, draw(st.booleans())
+
+
+def verdict(life: Life, history: Sequence[Step], said: Outcome, is_pruned: bool) -> ResetOutcome:
+    for what, number in history:
+        life.step(what, number)
+    snapshots = [at for at, (_, record) in enumerate(life.records) if isinstance(record, ShareSnapshot)]
+    cut = snapshots[-1] if is_pruned and snapshots else 0
+    return judge(
+        ResetEvidence(
+            target=life.target,
+            outcome=said,
+            before=life.before,
+            records=life.records[cut:],
+            is_complete=cut == 0,
+            now=life.now(),
+            group=GroupNow(has_members=False, epoch=life.group_epoch),
+        )
+    )
+
+
+def first_after_ours(history: Sequence[Step]) -> str | None:
+    """What changed the share partition first after the reset; None: nothing, or there was none."""
+    names = [what for what, _ in history]
+    later = names[names.index(OURS) + 1 :] if OURS in names else []
+    return next((what for what in later if what != QUIET), None)
+
+
+def is_at_target(life: Life) -> bool:
+    return life.start == life.target and not life.batches
+
+
+@settings(max_examples=150)
+@given(lives())
+@example((Life(15, 2, 4, 10), [(OURS, 0), (WORK, 1), (QUIET, 0)], Outcome.DONE, True))
+@example((Life(15, 2, 4, 10), [(OURS, 0), (WORK, 9), (QUIET, 0)], Outcome.UNKNOWN, True))
+@example((Life(10, 2, 2, 10), [(WORK, 0), (QUIET, 0)], Outcome.UNKNOWN, True))
+@example((Life(15, 2, 4, 10), [(OURS, 0), (STALE, 0)], Outcome.DONE, False))
+def test_a_verdict_is_right_or_unknown(made: tuple[Life, list[Step], Outcome, bool]) -> None:
+    """Done: it was, or a request set just the same. Overwritten: it was done and something else than the group's work
+    came after it; with every record at hand, before the group began to work. Not done: it was not, or all is as before.
+    """
+    life, history, said, is_pruned = made
+    found = verdict(life, history, said, is_pruned)
+    is_applied = (OURS, 0) in history
+    names = {what for what, _ in history}
+    same_by_others = any(what == OTHER and number == life.target for what, number in history)
+    if found.status.is_ok:
+        assert is_applied or same_by_others or is_at_target(life)
+        if not is_pruned and is_applied and not same_by_others:
+            assert first_after_ours(history) in (None, WORK) or WORK in names
+    elif found.status is Status.OVERWRITTEN_AFTER_RESET:
+        assert is_applied or same_by_others
+        assert names & {OTHER, STALE}
+        if not is_pruned and is_applied and not same_by_others:
+            assert first_after_ours(history) in (OTHER, STALE)
+    elif found.status in (Status.NOT_ATTEMPTED, Status.FAILED):
+        is_as_before = (life.start, life.state_epoch) == (life.before.start_offset, life.before.state_epoch)
+        assert not is_applied or (is_pruned and is_as_before)
+    else:
+        assert found.status in (Status.UNKNOWN, Status.NOT_PERSISTED)
+        assert is_pruned or (said is Outcome.UNKNOWN and not is_applied)
+    if found.status is Status.OVERWRITTEN_AFTER_RESET and is_pruned:
+        assert life.start != life.target or names & {OTHER, STALE}
+
+
+@settings(max_examples=80)
+@given(lives())
+def test_work_alone_is_never_called_overwriting(made: tuple[Life, list[Step], Outcome, bool]) -> None:
+    """Only the group itself did something after a reset, and quiet shards wrote snapshots: done, or unknown."""
+    life, history, _, is_pruned = made
+    own = [(OURS, 0), *((what, number) for what, number in history if what in (WORK, QUIET))]
+    for said in (Outcome.DONE, Outcome.UNKNOWN):
+        fresh = Life(life.before.start_offset or 0, life.before.state_epoch or 0, life.sent_epoch, life.target)
+        found = verdict(fresh, own, said, is_pruned)
+        assert found.status.is_ok or (
+            is_pruned and found.status in (Status.UNKNOWN, Status.NOT_ATTEMPTED, Status.NOT_PERSISTED)
+        )
+        if not is_pruned:
+            assert found.status.is_ok

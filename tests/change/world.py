@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
+from uuid import uuid4
 
+import pytest
 from confluent_kafka import AcknowledgeType, Producer
-from servers.workload import Workload, until
+from drivers.command_line import Done
+from servers.workload import Workload, start_at, until
 
 from acktrail.change import api
+from acktrail.change.audit.journal import read_audit
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.execution.attempt import OpenRequests
-from acktrail.change.lifecycle.plan_status import undo_request
+from acktrail.change.lifecycle.plan_status import list_plans, undo_request
 from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.group_changes.group_change_plan import GroupChangePlan, plan_deletion
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.group_changes.group_change_plan import plan_deletion
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.plain_data import to_json_value
 
-__all__ = ["BASE_MS", "Delivery", "Fates", "World", "change_plan", "in_parallel", "reset_plan"]
+__all__ = ["BASE_MS", "ONE_RELEASE", "RECORDS", "TOPIC", "Command", "Delivery", "Fates", "Scene", "World", "reset_plan"]
 
 BASE_MS: Final = (time.time_ns() // 1_000_000 - 3_600_000) // 1000 * 1000
 """The time of the first record of every partition; the next are a second apart each."""
@@ -49,6 +56,13 @@ class Delivery:
     count: int
 
 
+Command = Callable[..., Done]
+TOPIC, RECORDS = "orders", 12
+"""Of a scene."""
+ONE_RELEASE = pytest.mark.parametrize("scene", ["4.3.1"], indirect=True)
+"""For rules that depend on no release of Kafka."""
+
+
 @dataclass
 class World:
     """One broker and one set of tables."""
@@ -61,7 +75,7 @@ class World:
         self.workload = Workload(self.kafka)
 
     @classmethod
-    def at(cls, kafka: KafkaConfig, folder: Path) -> World:
+    def at(cls, kafka: KafkaConfig, folder: Path) -> Self:
         return cls(kafka=kafka, tables=TablesConfig(uri=str(folder / "tables")))
 
     def make_topic(self, topic: str, partitions: int, records: int) -> None:
@@ -136,17 +150,12 @@ class World:
             self.wait_empty(group)
 
     def _members(self, group: str) -> tuple[str, ...]:
-        from acktrail.kafka.admin import ShareGroupAdmin
-
         with ShareGroupAdmin(self.kafka) as admin:
             return tuple(member.client_id for member in admin.describe_groups([group])[0].members)
 
-    def request(self, **params: Any) -> ResetRequest:
-        return parse_request(params)
-
     def plan(self, **params: Any) -> dict[str, Any]:
         """A plan as its JSON."""
-        return self.plan_of(self.request(**params))
+        return self.plan_of(parse_request(params))
 
     def plan_of(self, request: ResetRequest) -> dict[str, Any]:
         with Cluster(self.kafka) as cluster:
@@ -191,6 +200,49 @@ class World:
                 settled = api.verify(cluster, journal, made, requests=requests)
             return api.outcome(journal, made, settled, done)
 
+    def group(self, suffix: str = "") -> str:
+        """A group that starts at 5 in two partitions, without a consumer ever."""
+        name = f"g-{uuid4().hex[:8]}{suffix}"
+        self.put(name, {0: 5, 1: 5})
+        return name
+
+    def put(self, group: str, starts: dict[int, int]) -> None:
+        """Another client's reset."""
+        start_at(self.kafka, group, {(TOPIC, index): at for index, at in starts.items()})
+
+    def interrupted(self, moment: str, number: int, plan_id: str) -> tuple[int, str]:
+        """A process of its own carries out a stored plan, and gets a signal right before or right after the request:
+        how it ended, and what it said on stderr."""
+        script = Path(__file__).with_name("interrupted_process.py")
+        words = (moment, str(int(number)), "change", "apply", plan_id, "--execute", *self.arguments())
+        done = subprocess.run(
+            [sys.executable, script, *words], check=False, capture_output=True, text=True, timeout=300
+        )
+        return done.returncode, done.stderr
+
+    def starts(self, group: str) -> list[int | None]:
+        with ShareGroupAdmin(self.kafka) as admin:
+            return [offset.start_offset for offset in admin.describe_group_offsets([group])[0].offsets]
+
+    def earliest(self, group: str, **changes: Any) -> dict[str, Any]:
+        """A stored plan."""
+        plan = self.plan(**{"groups": [group], "topics": [TOPIC], "strategies": {"to-earliest": None}, **changes})
+        self.store(plan)
+        return plan
+
+    def standing(self, plan_id: str) -> str:
+        return next(line["standing"] for line in list_plans(self.tables) if line["plan_id"] == plan_id)
+
+    def is_open(self, plan_id: str) -> bool:
+        """Whether nobody knows what became of a plan; RUNNING: the process that sent it, a test, still lives."""
+        return self.standing(plan_id) in {"RUNNING", "UNKNOWN", "UNVERIFIED"}
+
+    def events(self, plan_id: str) -> list[str]:
+        return [row.event for row in read_audit(self.tables, {"plan_id": plan_id})]
+
+    def arguments(self) -> tuple[str, ...]:
+        return ("--bootstrap-server", self.kafka.bootstrap_servers, "--tables", self.tables.uri)
+
     def reset(self, **params: Any) -> dict[str, Any]:
         """Plan, carry out, verify; everything must be done."""
         plan = self.plan(**params)
@@ -201,13 +253,6 @@ class World:
         return plan
 
 
-def in_parallel(calls: Iterable[Callable[[], Any]]) -> list[Any]:
-    """The results of calls that wait for the broker most of the time, in order."""
-    every: Sequence[Callable[[], Any]] = list(calls)
-    with ThreadPoolExecutor(max(1, len(every))) as pool:
-        return [future.result() for future in [pool.submit(call) for call in every]]
-
-
 def reset_plan(plan: dict[str, Any]) -> ResetPlan:
     """The value of a plan's JSON, with its hash checked."""
     made = parse_plan(json.dumps(plan), "plan")
@@ -215,7 +260,7 @@ def reset_plan(plan: dict[str, Any]) -> ResetPlan:
     return made
 
 
-def change_plan(plan: dict[str, Any]) -> GroupChangePlan:
-    made = parse_plan(json.dumps(plan), "plan")
-    assert isinstance(made, GroupChangePlan)
-    return made
+class Scene(World):
+    """A broker that may be killed, and its tables."""
+
+    broker: EmbeddedBroker

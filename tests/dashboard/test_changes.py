@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from change.change_tables import a_journal, attempt, planned, unlocked
+from change.scenes import a_journal, attempt, planned, unlocked
 
 from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry
 from acktrail.change.lifecycle.plan_life import ChangeStatus

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from change.change_tables import unlocked
+from change.scenes import unlocked
 from dashboard.conftest import Site
 from samples.dashboard_tables import HOSTILE, NOW, topic_id_of
 from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from change.change_tables import a_journal, attempt
+from change.scenes import a_journal, attempt
 from jobs.test_statuses import Clock
 from jobs.world import BEGAN_AT, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession

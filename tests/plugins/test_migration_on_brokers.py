@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pytest
 from change.world import BASE_MS, Fates, Part, World
 from confluent_kafka import AcknowledgeType, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
-from definitions.mirror_encoders import encode_checkpoint, encode_offset_sync
+from definitions.mirror_encoders import encode_pair
 from drivers.command_line import Done, run
 from servers.workload import until
 
@@ -24,12 +24,12 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
 from acktrail_plugins.migration.mirror_evidence import (
-    MirrorCheckpoint,
-    OffsetSync,
+    Migration,
+    MirrorPair,
     SourceOffset,
     TranslatedOffset,
+    TranslationWay,
     find_translations,
 )
 
@@ -140,17 +140,16 @@ def _write_mirror_topics(world: World) -> None:
     for topic in (SYNCS, CHECKPOINTS):
         world.workload.create_topic(topic)
     for partition, upstream in ((0, 0), (0, 4), (0, 11), (1, 2), (1, 10)):
-        sync = OffsetSync(
-            topic=TOPIC, partition=partition, upstream_offset=upstream, downstream_offset=upstream + FILLERS[partition]
-        )
-        key, value = encode_offset_sync(sync)
+        key, value = encode_pair(_pair(partition, upstream))
         producer.produce(SYNCS, value, key, partition=0)
-    checkpoint = MirrorCheckpoint(
-        group_id="consumers", topic=f"mm.{TOPIC}", partition=1, upstream_offset=4, downstream_offset=4 + FILLERS[1]
-    )
-    key, value = encode_checkpoint(checkpoint)
+    key, value = encode_pair(replace(_pair(1, 4), group_id="consumers", topic=f"mm.{TOPIC}"))
     producer.produce(CHECKPOINTS, value, key, partition=0)
     assert producer.flush(30) == 0
+
+
+def _pair(partition: int, upstream: int) -> MirrorPair:
+    downstream = upstream + FILLERS[partition]
+    return MirrorPair(topic=TOPIC, partition=partition, upstream_offset=upstream, downstream_offset=downstream)
 
 
 def _check_consumer(clusters: Clusters, plan: dict[str, Any], topic: str, fillers: dict[int, int]) -> int:
@@ -263,7 +262,7 @@ def test_mirror_topics_are_found_on_either_cluster(clusters: Clusters) -> None:
     """MirrorMaker 2 keeps offset syncs on the source by default: they are found there when the source is asked."""
     clusters.source.workload.create_topic("mm2-offset-syncs.us.internal")
     producer = Producer(to_librdkafka(clusters.source.kafka))
-    key, value = encode_offset_sync(OffsetSync(topic=TOPIC, partition=0, upstream_offset=2, downstream_offset=5))
+    key, value = encode_pair(_pair(0, 2))
     producer.produce("mm2-offset-syncs.us.internal", value, key)
     assert producer.flush(30) == 0
     offsets = [SourceOffset(topic=TOPIC, partition=0, offset=offset) for offset in (1, 2, 9)]

@@ -1,22 +1,28 @@
-"""Translation of offsets by what a mirror told: never beyond what is known."""
+"""Records of MirrorMaker 2's internal topics, against the bytes of its own classes; and translation of offsets by what
+a mirror told: never beyond what is known."""
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from definitions.mirror_encoders import encode_pair
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.random_records import INT32, INT64
 
+from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail_plugins.migration.mirror_evidence import (
-    MirrorCheckpoint,
-    OffsetSync,
+    MirrorPair,
     TranslatedOffset,
     checkpoints_by_part,
+    decode_pair,
     translate,
     valid_syncs,
 )
@@ -26,8 +32,8 @@ GOLDEN: dict[str, Any] = json.loads(
 )
 
 
-def sync(upstream: int, downstream: int) -> OffsetSync:
-    return OffsetSync(topic="t", partition=0, upstream_offset=upstream, downstream_offset=downstream)
+def sync(upstream: int, downstream: int) -> MirrorPair:
+    return MirrorPair(topic="t", partition=0, upstream_offset=upstream, downstream_offset=downstream)
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,8 @@ class Mirror:
     places: dict[int, int]
     source_end: int
     target_end: int
-    syncs: tuple[OffsetSync, ...]
-    checkpoints: tuple[MirrorCheckpoint, ...]
+    syncs: tuple[MirrorPair, ...]
+    checkpoints: tuple[MirrorPair, ...]
 
 
 @st.composite
@@ -58,7 +64,7 @@ def mirrors(draw: st.DrawFn) -> Mirror:
         found = translate(upstream, [one for one in syncs if draw(st.booleans())])
         if found is not None:
             about = {"topic": "t", "partition": 0, "downstream_offset": found.offset}
-            checkpoints.append(MirrorCheckpoint(group_id=f"c{number}", upstream_offset=upstream, **about))
+            checkpoints.append(MirrorPair(group_id=f"c{number}", upstream_offset=upstream, **about))
     return Mirror(places, len(kinds), end, syncs, tuple(checkpoints))
 
 
@@ -135,9 +141,9 @@ def test_a_checkpoint_counts_where_it_agrees_with_the_syncs() -> None:
     """One further on than the sync below counts, with the sync's bound; one beyond a later sync does not; the newest of
     each group is taken."""
     about = {"topic": "t", "partition": 0}
-    old = MirrorCheckpoint(group_id="a", upstream_offset=3, downstream_offset=8, **about)
-    new = MirrorCheckpoint(group_id="a", upstream_offset=5, downstream_offset=9, **about)
-    wrong = MirrorCheckpoint(group_id="b", upstream_offset=4, downstream_offset=99, **about)
+    old = MirrorPair(group_id="a", upstream_offset=3, downstream_offset=8, **about)
+    new = MirrorPair(group_id="a", upstream_offset=5, downstream_offset=9, **about)
+    wrong = MirrorPair(group_id="b", upstream_offset=4, downstream_offset=99, **about)
     syncs = [sync(2, 4), sync(9, 12)]
     (own,) = checkpoints_by_part([old, wrong, new]).values()
     assert set(own) == {new, wrong}
@@ -145,3 +151,61 @@ def test_a_checkpoint_counts_where_it_agrees_with_the_syncs() -> None:
     assert translate(4, syncs, own) == TranslatedOffset(offset=5, passed_most=1)
     assert translate(4, [], [new]) is None
     assert translate(6, [], [new]) == TranslatedOffset(offset=9, passed_most=None)
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
+numbers = {"partition": INT32, "upstream_offset": INT64, "downstream_offset": INT64}
+pairs = st.builds(MirrorPair, group_id=st.none() | texts, topic=texts, **numbers)
+bytes_ = st.binary(max_size=40)
+
+
+def _decoded(pair: MirrorPair, key: bytes | None, value: bytes | None) -> MirrorPair:
+    return decode_pair(key, value, is_checkpoint=pair.group_id is not None)
+
+
+@pytest.mark.parametrize("row", [*GOLDEN["offset_syncs"], *GOLDEN["checkpoints"]])
+def test_records_are_kafkas(row: dict[str, Any]) -> None:
+    """As Kafka 4.3.1 wrote them, byte for byte, in both directions."""
+    fields = dict(row)
+    encoded = b64decode(fields.pop("key")), b64decode(fields.pop("value"))
+    metadata, pair = fields.pop("metadata", ""), MirrorPair(**fields)
+    assert encode_pair(pair, metadata) == encoded
+    assert _decoded(pair, *encoded) == pair
+
+
+@given(pairs, texts)
+def test_what_is_written_is_read(pair: MirrorPair, metadata: str) -> None:
+    """Every record survives its bytes; what follows them is skipped, as Kafka does."""
+    key, value = encode_pair(pair, metadata)
+    assert _decoded(pair, key, value) == _decoded(pair, key + b"x", value + b"y") == pair
+
+
+@given(st.none() | bytes_, st.none() | bytes_, st.booleans())
+def test_other_bytes_are_refused_with_their_place(key: bytes | None, value: bytes | None, is_checkpoint: bool) -> None:
+    """Any bytes are a record, or an error of acktrail's with key or value in it."""
+    with suppress(MalformedRecord, UnsupportedRecord):
+        decode_pair(key, value, is_checkpoint=is_checkpoint)
+    with pytest.raises(MalformedRecord, match=r"null (key|value)"):
+        decode_pair(*((key, None) if value is None else (None, value)), is_checkpoint=is_checkpoint)
+
+
+@given(pairs, st.integers(1, 60))
+def test_a_record_that_is_cut_off_is_refused(pair: MirrorPair, cut: int) -> None:
+    """At every byte of its numbers; and so is a version of checkpoints that no release has."""
+    key, value = encode_pair(pair)
+    end = len(value) - (0 if pair.group_id is None else 2)
+    with pytest.raises(MalformedRecord):
+        _decoded(pair, key, value[: max(0, end - cut)])
+    with pytest.raises(MalformedRecord):
+        _decoded(pair, key[: max(0, len(key) - cut)], value)
+    if pair.group_id is not None:
+        with pytest.raises(UnsupportedRecord):
+            _decoded(pair, key, b"\x00\x01" + value[2:])
+
+
+def test_a_string_has_kafkas_longest_length() -> None:
+    """32,767 bytes fit, one more does not."""
+    longest = replace(sync(0, 0), topic="t" * 32_767)
+    assert _decoded(longest, *encode_pair(longest)) == longest
+    with pytest.raises(ValueError, match="32768 bytes"):
+        encode_pair(replace(longest, topic="t" * 32_768))

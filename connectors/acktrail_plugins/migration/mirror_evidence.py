@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from acktrail.change.cluster import Cluster
 from acktrail.errors import (
@@ -26,46 +27,74 @@ from acktrail.errors import (
     ConfigurationError,
     ForeignCluster,
     MalformedRecord,
-    RetryableError,
     UnknownName,
     UnsupportedRecord,
 )
 from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import LogStretch
-from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
 
 if TYPE_CHECKING:
     from acktrail.format.wire.raw_record import RawRecord
     from acktrail.kafka.admin import ShareGroupAdmin
 
-CHECKPOINT_VERSION: Final = 0
 TopicPart = tuple[str, int]
 """Topic and partition."""
+_PATIENCE_S: Final = 30.0
+_NEAR: Final = 100
+"""Offsets on each side of one that is translated, whose records are looked at."""
+
+
+class TranslationWay(StrEnum):
+    """How an offset of the source becomes one of the target."""
+
+    SAME = "same"
+    """The topics have the same offsets on both clusters."""
+    TIMESTAMP = "timestamp"
+    """By the time of the first record that is not finished."""
+    MM2 = "mm2"
+    """By what MirrorMaker 2 wrote about its mirroring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetSync:
-    """The record at `upstream_offset` of a source partition was written at `downstream_offset` of its mirror
-    (MirrorMaker 2: ``OffsetSync``). `topic` is the source's name."""
+class Migration:
+    """Where start offsets come from, and how they are translated.
+
+    `source_cluster_id` None: it was not read yet. `at_ms` None: the newest that was exported. `topic_map` has pairs of
+    the source's and the target's name, `topic_prefix` is put before every other name. `offset_syncs` and `checkpoints`
+    are MirrorMaker's topics. `asks_source`: the source cluster is there and was asked as well.
+    """
+
+    way: TranslationWay
+    source_cluster_id: str | None = None
+    at_ms: int | None = None
+    topic_map: tuple[tuple[str, str], ...] = ()
+    topic_prefix: str = ""
+    offset_syncs: str | None = None
+    checkpoints: str | None = None
+    asks_source: bool = False
+
+    @property
+    def text(self) -> str:
+        """Way and source, for people."""
+        return f"{self.way.value} from cluster {self.source_cluster_id or '?'}"
+
+    def target_topic(self, topic: str) -> str:
+        """The target's name of a source topic (the prefix is MirrorMaker 2's ``DefaultReplicationPolicy``)."""
+        return dict(self.topic_map).get(topic, self.topic_prefix + topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorPair:
+    """An offset sync: the record at `upstream_offset` of a source partition was written at `downstream_offset` of its
+    mirror. `topic` is the source's name. With a `group_id` a checkpoint: what this consumer group had committed on the
+    source, and MirrorMaker's translation of it; `topic` is the target's name then."""
 
     topic: str
     partition: int
     upstream_offset: int
     downstream_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorCheckpoint:
-    """A consumer group's committed offset on the source, and MirrorMaker's translation of it (``Checkpoint``). `topic`
-    is the target's name."""
-
-    group_id: str
-    topic: str
-    partition: int
-    upstream_offset: int
-    downstream_offset: int
-    metadata: str = ""
+    group_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +109,11 @@ class TranslatedOffset:
     passed_most: int | None
 
 
-def valid_syncs(records: Iterable[OffsetSync]) -> dict[TopicPart, tuple[OffsetSync, ...]]:
+def valid_syncs(records: Iterable[MirrorPair]) -> dict[TopicPart, tuple[MirrorPair, ...]]:
     """The syncs of each source partition that hold together, ascending. `records` in the order of their log: where one
     goes back on either side (a topic was recreated, the mirror began again), all before it are dropped
     (MirrorMaker 2: ``OffsetSyncStore``, which looks at the source's side)."""
-    found: dict[TopicPart, list[OffsetSync]] = defaultdict(list)
+    found: dict[TopicPart, list[MirrorPair]] = defaultdict(list)
     for sync in records:
         own = found[sync.topic, sync.partition]
         if min(sync.upstream_offset, sync.downstream_offset) < 0 or (own and own[-1] == sync):
@@ -97,10 +126,10 @@ def valid_syncs(records: Iterable[OffsetSync]) -> dict[TopicPart, tuple[OffsetSy
     return {part: tuple(own) for part, own in found.items()}
 
 
-def checkpoints_by_part(records: Iterable[MirrorCheckpoint]) -> dict[TopicPart, tuple[MirrorCheckpoint, ...]]:
+def checkpoints_by_part(records: Iterable[MirrorPair]) -> dict[TopicPart, tuple[MirrorPair, ...]]:
     """The newest checkpoint of each consumer group, by the target's topic and partition."""
     newest = {(one.group_id, one.topic, one.partition): one for one in records}
-    found: dict[TopicPart, list[MirrorCheckpoint]] = defaultdict(list)
+    found: dict[TopicPart, list[MirrorPair]] = defaultdict(list)
     for one in newest.values():
         if min(one.upstream_offset, one.downstream_offset) >= 0:
             found[one.topic, one.partition].append(one)
@@ -108,7 +137,7 @@ def checkpoints_by_part(records: Iterable[MirrorCheckpoint]) -> dict[TopicPart, 
 
 
 def translate(
-    offset: int, syncs: Sequence[OffsetSync], checkpoints: Iterable[MirrorCheckpoint] = ()
+    offset: int, syncs: Sequence[MirrorPair], checkpoints: Iterable[MirrorPair] = ()
 ) -> TranslatedOffset | None:
     """Where source offset `offset` is on the target at the latest; None: no pair is at or below it.
 
@@ -130,50 +159,28 @@ def translate(
     return best
 
 
-def _agrees(checkpoint: MirrorCheckpoint, syncs: Sequence[OffsetSync]) -> bool:
+def _agrees(checkpoint: MirrorPair, syncs: Sequence[MirrorPair]) -> bool:
     """Whether no sync from the checkpoint's source offset on has a lower target offset."""
     place = bisect_right(syncs, checkpoint.upstream_offset - 1, key=attrgetter("upstream_offset"))
     return place == len(syncs) or checkpoint.downstream_offset <= syncs[place].downstream_offset
 
 
-def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
-    """The offset sync encoded in a key and a value."""
-    keys, values = _readers(key, value)
-    return OffsetSync(
-        topic=keys.string(),
-        partition=keys.integer(INT32),
-        upstream_offset=values.integer(INT64),
-        downstream_offset=values.integer(INT64),
-    )
-
-
-def decode_checkpoint(key: bytes | None, value: bytes | None) -> MirrorCheckpoint:
-    """The checkpoint encoded in a key and a value. Raises also UnsupportedRecord: an unknown version."""
-    keys, values = _readers(key, value)
-    version = values.integer(INT16)
-    if version != CHECKPOINT_VERSION:
-        raise UnsupportedRecord("unknown checkpoint version", part="value", number=version)
-    return MirrorCheckpoint(
-        group_id=keys.string(),
-        topic=keys.string(),
-        partition=keys.integer(INT32),
-        upstream_offset=values.integer(INT64),
-        downstream_offset=values.integer(INT64),
-        metadata=values.string(),
-    )
-
-
-def _readers(key: bytes | None, value: bytes | None) -> tuple[Reader, Reader]:
+def decode_pair(key: bytes | None, value: bytes | None, *, is_checkpoint: bool) -> MirrorPair:
+    """The offset sync, or the checkpoint, in a key and a value. Raises MalformedRecord, UnsupportedRecord."""
     for part, data in (("key", key), ("value", value)):
         if data is None:
             raise MalformedRecord(f"null {part}", part=part, position=0)
-    return Reader(key or b"", "key"), Reader(value or b"", "value")
-
-
-_PATIENCE_S: Final = 30.0
-_NEAR: Final = 100
-"""Offsets on each side of one that is translated, whose records are looked at."""
-RecordT = TypeVar("RecordT")
+    keys, values = Reader(key or b"", "key"), Reader(value or b"", "value")
+    version = values.integer(INT16) if is_checkpoint else 0
+    if version != 0:
+        raise UnsupportedRecord("unknown checkpoint version", part="value", number=version)
+    return MirrorPair(
+        group_id=keys.string() if is_checkpoint else None,
+        topic=keys.string(),
+        partition=keys.integer(INT32),
+        upstream_offset=values.integer(INT64),
+        downstream_offset=values.integer(INT64),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -223,8 +230,8 @@ def _by_mirror_topics(
     migration: Migration, offsets: Sequence[SourceOffset], source: Cluster | None, target: Cluster
 ) -> Translations:
     clusters = [target] if source is None else [target, source]
-    syncs = valid_syncs(_mirror_records(migration.offset_syncs, decode_offset_sync, clusters))
-    checkpoints = checkpoints_by_part(_mirror_records(migration.checkpoints, decode_checkpoint, clusters))
+    syncs = valid_syncs(_mirror_pairs(migration.offset_syncs, clusters))
+    checkpoints = checkpoints_by_part(_mirror_pairs(migration.checkpoints, clusters, is_checkpoint=True))
     found: Translations = {}
     for each in offsets:
         own = syncs.get((each.topic, each.partition), ())
@@ -233,7 +240,7 @@ def _by_mirror_topics(
     return found
 
 
-def _no_pair(each: SourceOffset, syncs: Sequence[OffsetSync]) -> str:
+def _no_pair(each: SourceOffset, syncs: Sequence[MirrorPair]) -> str:
     if not syncs:
         return f"MirrorMaker wrote nothing about {each.topic}:{each.partition} that reaches offset {each.offset}"
     return (
@@ -242,11 +249,9 @@ def _no_pair(each: SourceOffset, syncs: Sequence[OffsetSync]) -> str:
     )
 
 
-def _mirror_records(
-    topic: str | None,
-    decode: Callable[[bytes | None, bytes | None], RecordT],
-    clusters: Sequence[Cluster],
-) -> Iterator[RecordT]:
+def _mirror_pairs(
+    topic: str | None, clusters: Sequence[Cluster], *, is_checkpoint: bool = False
+) -> Iterator[MirrorPair]:
     """The records of one of MirrorMaker's topics, on the first cluster that has it; none when it is not named."""
     if topic is None:
         return
@@ -259,7 +264,7 @@ def _mirror_records(
     for record in records:
         try:
             if record.value is not None:  # null: an operator's deletion
-                yield decode(record.key, record.value)
+                yield decode_pair(record.key, record.value, is_checkpoint=is_checkpoint)
         except AcktrailError as error:
             text = f"topic {topic!r}, offset {record.offset}: {error.message}"
             raise ConfigurationError(text, hint="is it MirrorMaker 2's topic of this kind?") from error
@@ -308,7 +313,7 @@ def _pair(offset: int, first: RawRecord | None, copy: RawRecord | None) -> Trans
             f"the record at offset {copy.offset} of the target is no copy of the one at offset {first.offset} of the "
             "source (time, key, value): times cannot translate this topic"
         )
-    sync = OffsetSync(topic="", partition=0, upstream_offset=first.offset, downstream_offset=copy.offset)
+    sync = MirrorPair(topic="", partition=0, upstream_offset=first.offset, downstream_offset=copy.offset)
     return translate(offset, [sync]) or f"the first record of that time is at offset {first.offset}, after it"
 
 
@@ -341,12 +346,13 @@ def _records(cluster: Cluster, places: _Places) -> dict[SourceOffset, Sequence[R
         start, end = log.log_start_offset, log.high_watermark
         if start is not None and end is not None:
             at = min(max(offset, start), end)
-            bounds = max(start, at - _NEAR), min(end, at + _NEAR + 1)
-            stretches[each] = LogStretch(
-                topic=topic, partition=each.partition, first_offset=bounds[0], end_offset=bounds[1]
-            )
+            stretches[each] = _stretch(topic, each.partition, max(start, at - _NEAR), min(end, at + _NEAR + 1))
     records = _read(cluster.admin, stretches.values())
     return {each: records[stretch] for each, stretch in stretches.items()}
+
+
+def _stretch(topic: str, partition: int, first: int, end: int) -> LogStretch:
+    return LogStretch(topic=topic, partition=partition, first_offset=first, end_offset=end)
 
 
 def _kept(record: RawRecord) -> tuple[object, ...]:
@@ -354,19 +360,16 @@ def _kept(record: RawRecord) -> tuple[object, ...]:
     return max(-1, record.timestamp_ms), record.key, record.value
 
 
-def _whole_topic(admin: ShareGroupAdmin, topic: str) -> list[RawRecord] | None:
+def _whole_topic(admin: ShareGroupAdmin, name: str) -> list[RawRecord] | None:
     """All records of a small topic, partition after partition, each in its order; None: there is no such topic. Raises
-    as `_read`; RetryableError: a partition has no leader."""
-    (described,) = admin.topics([topic])
-    if not described.partition_count:
+    as `_read`."""
+    from acktrail.kafka.log_reader import StateTopic
+
+    topic = StateTopic(admin, name)
+    if not topic.is_present:
         return None
-    stretches = []
-    for log in admin.list_offsets([TopicPartition(topic=topic, partition=n) for n in range(described.partition_count)]):
-        start, end = log.log_start_offset, log.high_watermark
-        if start is None or end is None:
-            raise RetryableError(f"{topic} cannot be read: {log.error}", hint="try again")
-        stretches.append(LogStretch(topic=topic, partition=log.partition, first_offset=start, end_offset=end))
-    records = _read(admin, stretches)
+    logs = topic.log_offsets().items()
+    records = _read(admin, [_stretch(name, n, log.log_start_offset or 0, log.high_watermark or 0) for n, log in logs])
     return [record for stretch in sorted(records) for record in records[stretch]]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import hidden_in, replayed_start, topics_by_id
 from acktrail.change.collection.facts import sum_known
 from acktrail.change.planning.change_plan import Notice, Severity
-from acktrail.change.request.reset_request import ResetRequest, is_in
+from acktrail.change.request.reset_request import ResetRequest, groups_among, is_in
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.kafka.logs import LogStretch
@@ -36,11 +35,10 @@ class CarriedState:
     """
 
     topic: str
-    topic_id: str
     start_offset: int | None
-    acknowledged: int | None
-    archived: int | None
-    in_flight: int | None
+    acknowledged: int | None = None
+    archived: int | None = None
+    in_flight: int | None = None
     passed: int | None = None
     passed_most: int | None = None
     reason: str | None = None
@@ -66,7 +64,6 @@ class SourcePartition:
     partition: int
     recorded_start: int | None
     carried: CarriedState
-    last_record_ms: int | None = None
     batches: tuple[StateBatch, ...] = ()
 
     @property
@@ -111,8 +108,13 @@ def read_source(config: TablesConfig, request: ResetRequest, at_ms: int | None) 
     wanted = _selected(request, sorted({row["group_id"] for row in rows}), instant_text(at_ms))
     names, counts = topics_by_id(tables)
     mine = [row for row in rows if row["group_id"] in wanted]
-    found = [source_partition(row, name) for row in mine if (name := names.get(row["topic_id"])) is not None]
-    parts = [part for part in _newest(found) if not request.topics or is_in(request.topics, *part.place)]
+    mine.sort(key=lambda row: row["last_record_timestamp_ms"] or 0)  # of incarnations of a topic the last written one
+    newest = {(row["group_id"], names.get(row["topic_id"]), row["partition"]): row for row in mine}
+    parts = [
+        source_partition(row, topic)
+        for (_, topic, index), row in newest.items()
+        if topic is not None and (not request.topics or is_in(request.topics, topic, index))
+    ]
     if not parts:
         text = "the tables have no share partition of these groups and topics"
         raise ChangeRefused("nothing_to_migrate", text, hint="acktrail record state shows what there is")
@@ -128,20 +130,16 @@ def read_source(config: TablesConfig, request: ResetRequest, at_ms: int | None) 
 def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
     """The share partition in a row of a replay (``acktrail.reconcile.partition_replay.REPLAYED``)."""
     start, reason = replayed_start(row)
-    found = () if start is None else combine_state_batches([StateBatch(**b) for b in row["batches"] or ()], (), start)
-    carried = CarriedState(
-        topic=topic,
-        topic_id=row["topic_id"],
-        start_offset=start,
-        reason=reason,
-        **_counts(found, None if start is None else RecordCounter()),
-    )
+    found: tuple[StateBatch, ...] = ()
+    carried = CarriedState(topic=topic, start_offset=start, reason=reason)
+    if start is not None:
+        found = combine_state_batches([StateBatch(**b) for b in row["batches"] or ()], (), start)
+        carried = replace(carried, **_counts(found, RecordCounter()))
     return SourcePartition(
         group_id=row["group_id"],
         partition=row["partition"],
         recorded_start=None if start is None else row["start_offset"],
         carried=carried,
-        last_record_ms=row["last_record_timestamp_ms"],
         batches=found,
     )
 
@@ -170,10 +168,8 @@ def _counted(part: SourcePartition, hidden: tuple[Span, ...] | None) -> SourcePa
     return replace(part, carried=replace(part.carried, **counts, are_records=True))
 
 
-def _counts(batches: Sequence[StateBatch], records: RecordCounter | None) -> dict[str, Any]:
-    """What was delivered in `batches`; nothing is known without a start offset, and so without `records`."""
-    if records is None:
-        return dict.fromkeys(("acknowledged", "archived", "in_flight"))
+def _counts(batches: Sequence[StateBatch], records: RecordCounter) -> dict[str, Any]:
+    """What was delivered in `batches`."""
     found = dict.fromkeys(("acknowledged", "archived", "in_flight"), 0)
     names = {DeliveryState.ACKNOWLEDGED: "acknowledged", DeliveryState.ARCHIVED: "archived"}
     for batch in batches:
@@ -182,31 +178,18 @@ def _counts(batches: Sequence[StateBatch], records: RecordCounter | None) -> dic
     return found
 
 
-def _selected(request: ResetRequest, known: Collection[str], at: str | None) -> frozenset[str]:
+def _selected(request: ResetRequest, known: Sequence[str], at: str | None) -> tuple[str, ...]:
     """The groups that are asked for, among those `known`."""
     when = "" if at is None else f" at {at}"
-    if request.all_groups:
-        return frozenset(known)
-    for group in request.groups:
+    groups, unmatched = groups_among(request, known)
+    if unmatched:
+        raise ChangeRefused("no_such_group", f"no share group in the tables matches {unmatched[0]!r}{when}")
+    for group in groups:
         if group not in known:
             near = get_close_matches(group, known, n=3)
             hint = f"did you mean {', '.join(map(repr, near))}?" if near else "acktrail record state lists all"
             raise ChangeRefused("no_such_group", f"the tables have no share group {group!r}{when}", hint=hint)
-    matched = {glob: {group for group in known if fnmatchcase(group, glob)} for glob in request.group_globs}
-    for glob, groups in matched.items():
-        if not groups:
-            raise ChangeRefused("no_such_group", f"no share group in the tables matches {glob!r}{when}")
-    return frozenset(request.groups).union(*matched.values())
-
-
-def _newest(parts: Iterable[SourcePartition]) -> Iterator[SourcePartition]:
-    """One for each group, topic name and partition: that of the incarnation of the topic that was written last."""
-    found: dict[tuple[str, tuple[str, int]], SourcePartition] = {}
-    for part in parts:
-        key = (part.group_id, part.place)
-        if key not in found or (found[key].last_record_ms or 0) < (part.last_record_ms or 0):
-            found[key] = part
-    yield from found.values()
+    return groups
 
 
 def _notices(moment: TopicAtTime, nameless: Collection[str]) -> Iterator[Notice]:

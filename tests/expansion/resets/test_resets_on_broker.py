@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from change.plan_scene import RECORDS, Scene
+from change.world import RECORDS, Scene
 from confluent_kafka import AcknowledgeType
 from drivers.command_line import Done, run
 from expansion.support.seen_looks import audit

@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from acktrail.format.wire.primitives import INT16, INT32, INT64
-from acktrail_plugins.migration.mirror_evidence import CHECKPOINT_VERSION, MirrorCheckpoint, OffsetSync
+from acktrail_plugins.migration.mirror_evidence import MirrorPair
 
 _LONGEST: Final = (1 << 15) - 1
 
 
-def encode_offset_sync(sync: OffsetSync) -> tuple[bytes, bytes]:
-    """Key and value of an offset sync. Raises ValueError: a string is too long for Kafka."""
-    key = _string(sync.topic) + INT32.pack(sync.partition)
-    return key, INT64.pack(sync.upstream_offset) + INT64.pack(sync.downstream_offset)
-
-
-def encode_checkpoint(checkpoint: MirrorCheckpoint) -> tuple[bytes, bytes]:
-    """Key and value of a checkpoint. Raises as `encode_offset_sync`."""
-    key = _string(checkpoint.group_id) + _string(checkpoint.topic) + INT32.pack(checkpoint.partition)
-    offsets = INT64.pack(checkpoint.upstream_offset) + INT64.pack(checkpoint.downstream_offset)
-    return key, INT16.pack(CHECKPOINT_VERSION) + offsets + _string(checkpoint.metadata)
+def encode_pair(pair: MirrorPair, metadata: str = "") -> tuple[bytes, bytes]:
+    """Key and value of an offset sync, or of a checkpoint with `metadata`. Raises ValueError: a string is too long for
+    Kafka."""
+    key = _string(pair.topic) + INT32.pack(pair.partition)
+    offsets = INT64.pack(pair.upstream_offset) + INT64.pack(pair.downstream_offset)
+    if pair.group_id is None:
+        return key, offsets
+    return _string(pair.group_id) + key, INT16.pack(0) + offsets + _string(metadata)
 
 
 def _string(text: str) -> bytes:

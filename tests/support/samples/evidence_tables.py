@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from change.change_tables import attempt
+from change.scenes import attempt
 from samples.dashboard_tables import HOSTILE, NOW, results_of, topic_id_of
 
 from acktrail.format.columns.schemas.table_schemas import TABLES

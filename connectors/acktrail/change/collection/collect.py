@@ -20,7 +20,7 @@ from acktrail.change.collection.facts import (
     TopicFacts,
 )
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, is_in
+from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, groups_among, is_in
 from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -142,16 +142,8 @@ class FactsCollection:
 
 def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The groups that a request names, by id, and the globs that match none. A named group need not be there."""
-    if not (request.group_globs or request.all_groups):
-        return tuple(sorted(set(request.groups))), ()
-    from fnmatch import fnmatchcase
-
-    listed = [listing.group_id for listing in admin.list_groups()]
-    if request.all_groups:
-        return tuple(listed), () if listed else ("*",)
-    matched = {glob: [group for group in listed if fnmatchcase(group, glob)] for glob in request.group_globs}
-    found = {*request.groups, *(group for groups in matched.values() for group in groups)}
-    return tuple(sorted(found)), tuple(glob for glob, groups in matched.items() if not groups)
+    is_listed = request.group_globs or request.all_groups
+    return groups_among(request, [each.group_id for each in admin.list_groups()] if is_listed else ())
 
 
 def take_snapshot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -119,6 +120,17 @@ class ResetRequest:
     def may_skip(self) -> bool:
         """Whether records below the targets may be left behind: it is allowed, or the group was done with them then."""
         return self.allow_skip or self.strategy.kind in WERE_THERE
+
+
+def groups_among(request: ResetRequest, known: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The groups that a request names, by id, and the globs that match none of those `known`. A named group need not be
+    known."""
+    listed = list(known)
+    if request.all_groups:
+        return tuple(listed), () if listed else ("*",)
+    matched = {glob: fnmatch.filter(listed, glob) for glob in request.group_globs}
+    found = {*request.groups, *(group for groups in matched.values() for group in groups)}
+    return tuple(sorted(found)), tuple(glob for glob, groups in matched.items() if not groups)
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields, replace
 from threading import Event
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote
@@ -59,48 +59,28 @@ class TablePosition:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableReading:
-    """What to read and how: see the keys of ``DeltaTableSource``."""
-
-    place: TablePlace
-    source_partition: SourcePartition
-    from_end: bool = False
-    takes_rewritten: bool = False
-    is_bounded: bool = False
-    rows: int = 10_000
-    look_every_s: float = 1.0
-
-
-@dataclass(slots=True)
-class _Look:
-    """When the storage was asked last, in seconds that never decrease."""
-
-    forward_at: float = field(default=float("-inf"))
-    back_at: float = field(default=float("-inf"))
-
-
 class TableTask(SourceTask):
     """Follows one table. Raises (``start`` and ``poll``) DamagedTables where a version or a file of it is gone,
     ConfigurationError where the table is another one or rows were changed in place, and what the storage raises."""
 
-    def __init__(self, reading: TableReading) -> None:
-        self._reading = reading
+    def __init__(self, place: TablePlace, source_partition: SourcePartition, config: Config) -> None:
+        """`config`: see the keys of ``DeltaTableSource``."""
+        self._place, self._source_partition, self._config = place, source_partition, config
         self._at = TablePosition()
         self._schema = pa.schema([])
         self._is_there = False
         self._end: int | None = None
-        self._look = _Look()
+        self._looked_forward_at = self._looked_back_at = float("-inf")
         self._stop = Event()
         self._batches: Iterator[SourceBatch | None] = iter(())
 
     def start(self, context: SourceTaskContext) -> None:
         self._stop = context.stop
-        position = context.position(self._reading.source_partition)
+        position = context.position(self._source_partition)
         self._at = TablePosition.of(position)
         newest = self._look_back(must_be_there=position is not None and self._at.version > 0)
-        self._end = newest + 1 if self._reading.is_bounded else None
-        self._batches = self._follow(moves_to=newest + 1 if position is None and self._reading.from_end else None)
+        self._end = newest + 1 if self._config["bounded"] else None
+        self._batches = self._follow(moves_to=newest + 1 if position is None and self._from_end else None)
 
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
         batch = next(self._batches, None)
@@ -133,13 +113,13 @@ class TableTask(SourceTask):
                 yield from self._batches_of(commit)
 
     def _next_commit(self) -> TableCommit | None:
-        now, look = time.monotonic(), self._look
-        if now - look.forward_at < self._reading.look_every_s:
+        now = time.monotonic()
+        if now - self._looked_forward_at < self._config["interval.ms"] / _MS:
             return None
-        commit = read_commit(self._reading.place, self._at.version)
+        commit = read_commit(self._place, self._at.version)
         if commit is None:
-            look.forward_at = now
-            if now - look.back_at >= _LOOK_BACK_S:
+            self._looked_forward_at = now
+            if now - self._looked_back_at >= _LOOK_BACK_S:
                 self._look_back(must_be_there=self._is_there)
             return None
         if not self._is_there or commit.changes_schema:
@@ -149,7 +129,7 @@ class TableTask(SourceTask):
     def _look_back(self, *, must_be_there: bool) -> int:
         """The newest version, -1 where there is no table yet. Learns the columns, and checks that the table is the one
         of the position and still has the version to read next."""
-        place, at = self._reading.place, self._at
+        place, at = self._place, self._at
         with place.translated():
             try:
                 snapshot = TableSnapshot(place, place.open())
@@ -161,14 +141,18 @@ class TableTask(SourceTask):
         # Only after the newest version is known: a commit may come between the two looks.
         if at.version <= snapshot.version and not self._skips and not snapshot.has_log_file(at.version):
             raise gone(place, f"version {at.version}", _CLEANED)
-        self._schema, self._is_there, self._look.back_at = schema_of(snapshot), True, time.monotonic()
-        self._at = TablePosition(table_id=snapshot.table_id, version=at.version, file=at.file, row=at.row)
+        self._schema, self._is_there, self._looked_back_at = schema_of(snapshot), True, time.monotonic()
+        self._at = replace(at, table_id=snapshot.table_id)
         return snapshot.version
+
+    @property
+    def _from_end(self) -> bool:
+        return bool(self._config["start"] == "end")
 
     @property
     def _skips(self) -> bool:
         """The first start begins at the end: what is before is not read."""
-        return self._reading.from_end and self._at == TablePosition()
+        return self._from_end and self._at == TablePosition()
 
     def _check(self, snapshot: TableSnapshot) -> None:
         at, name = self._at, snapshot.name
@@ -182,18 +166,18 @@ class TableTask(SourceTask):
             raise ConfigurationError(f"the table {name} renames columns in its log, which cannot be followed")
 
     def _batches_of(self, commit: TableCommit) -> Iterator[SourceBatch]:
-        if commit.removed and not self._reading.takes_rewritten:
+        place = self._place
+        if commit.removed and self._config["updates"] != "rewritten":
             raise ConfigurationError(
-                f"version {commit.version} of the table {self._reading.place.name} removed or changed rows",
+                f"version {commit.version} of the table {place.name} removed or changed rows",
                 hint="updates=rewritten gives the rows of the files that it wrote, unchanged ones among them; or move "
                 "the position to the next version",
-                data={"table": self._reading.place.name, "version": commit.version, "files": commit.removed},
+                data={"table": place.name, "version": commit.version, "files": commit.removed},
             )
-        reading = self._reading
         for number in range(self._at.file, len(commit.added)):
             row = self._at.row
-            parts = file_rows(reading.place, commit.added[number], self._schema, first=row, rows=reading.rows)
-            for rows in parts:
+            most = self._config["batch.rows"]
+            for rows in file_rows(place, commit.added[number], self._schema, first=row, rows=most):
                 row += rows.num_rows
                 yield self._moved(rows, version=commit.version, file=number, row=row)
             self._at = TablePosition(table_id=self._at.table_id, version=commit.version, file=number + 1)
@@ -202,8 +186,8 @@ class TableTask(SourceTask):
     def _moved(self, rows: pa.Table | None = None, **place: Any) -> SourceBatch:
         self._at = TablePosition(table_id=self._at.table_id, **place)
         return SourceBatch(
-            source_partition=self._reading.source_partition,
-            rows={} if rows is None else {self._reading.place.name: rows},
+            source_partition=self._source_partition,
+            rows={} if rows is None else {self._place.name: rows},
             position=asdict(self._at),
         )
 
@@ -271,17 +255,11 @@ def file_rows(place: TablePlace, file: AddedFile, schema: pa.Schema, *, first: i
         except FileNotFoundError:
             raise gone(place, f"the file {file.path}", "a vacuum removed it after its rows were compacted") from None
         with opened:
-            passed = 0
-            for group in range(opened.num_row_groups):
-                count = opened.metadata.row_group(group).num_rows
-                if passed + count > first:
-                    for batch in opened.iter_batches(batch_size=rows, row_groups=[group]):
-                        skipped = min(max(0, first - passed), batch.num_rows)
-                        passed += batch.num_rows
-                        if skipped < batch.num_rows:
-                            yield _shaped(pa.Table.from_batches([batch.slice(skipped)]), schema, file)
-                else:
-                    passed += count
+            for batch in opened.iter_batches(batch_size=rows):
+                skipped = min(first, batch.num_rows)
+                first -= skipped
+                if skipped < batch.num_rows:
+                    yield _shaped(pa.Table.from_batches([batch.slice(skipped)]), schema, file)
 
 
 def gone(place: TablePlace, what: str, why: str) -> DamagedTables:
@@ -322,18 +300,8 @@ class DeltaTableSource(SourceConnector):
         return [{}]
 
     def task(self, config: Config) -> TableTask:  # noqa: ARG002  # there is one
-        own = self.config
-        return TableTask(
-            TableReading(
-                place=TablePlace(name=own["table"], root=self._root),
-                source_partition=self._source_partition,
-                from_end=own["start"] == "end",
-                takes_rewritten=own["updates"] == "rewritten",
-                is_bounded=own["bounded"],
-                rows=own["batch.rows"],
-                look_every_s=own["interval.ms"] / _MS,
-            )
-        )
+        place = TablePlace(name=self.config["table"], root=self._root)
+        return TableTask(place, self._source_partition, self.config)
 
     def source_partitions(self) -> Sequence[SourcePartition]:
         return [self._source_partition]

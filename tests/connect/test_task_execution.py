@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from samples.memory_source import FakeClock, MemoryLog, MemorySink, MemoryTables, MemoryTask
+from servers.workload import until
 
 from acktrail.connect.activity import stop_on_signals
 from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.metrics.worker_metrics import ExportLag, export_lag
+from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
-from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
-from acktrail.errors import ConcurrentCommit, ForeignCluster, RowsRefused, Unreachable
+from acktrail.connect.runtime.task_thread import TaskThread
+from acktrail.connect.source_batches import Commit, LogEnds, LogMark, Position, SourceBatch, SourcePartition
+from acktrail.errors import (
+    ConcurrentCommit,
+    ConfigurationError,
+    ForeignCluster,
+    RetryableError,
+    RowsRefused,
+    Unreachable,
+)
 
 
 class CountingSink(MemorySink):
@@ -320,3 +335,115 @@ def test_a_stop_with_a_backlog_makes_one_more_commit_at_most(pairs: list[Any]) -
     assert summary.records_read <= 400
     TaskExecution(MemoryTask([log], batch_rows=1_000), MemorySink(tables)).run()
     assert sorted(pa.concat_tables(tables.rows["state_records"])["offset"].to_pylist()) == list(range(10_000))
+
+
+def endless(pairs: list[Any]) -> MemoryTask:
+    return MemoryTask([MemoryLog(pairs=pairs, end_offset=100)], is_continuous=True)
+
+
+def task_of(source: Callable[[], MemoryTask], sink: Callable[[], MemorySink], said: list[str]) -> TaskThread:
+    """A task that commits and tries again at once."""
+    plan: Any = SimpleNamespace(
+        name="one",
+        source=SimpleNamespace(task=lambda _: source(), cluster_id=None, reads_logs=True),
+        sink=SimpleNamespace(task=lambda _: sink()),
+        transforms=tuple,
+        flush=FlushPolicy(interval_s=0.01, poll_s=0.01),
+        errors=ErrorPolicy(longest_pause_s=0.01),
+    )
+    return TaskThread(plan, 0, {}, lambda event, _: said.append(event))
+
+
+def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any]) -> None:
+    """Reading succeeds in every attempt and does not end the outage: the commit does."""
+    tables, said = MemoryTables(), list[str]()
+    left = iter(range(4))
+
+    class FullSink(MemorySink):
+        def flush(self) -> Commit:
+            if self.pending_rows and next(left, None) is not None:
+                raise RetryableError("the storage is full")
+            return super().flush()
+
+    thread = task_of(lambda: endless(pairs), lambda: FullSink(tables), said)
+    thread.start()
+    until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
+    thread.request_stop()
+    assert thread.join(30)
+    assert said == ["outage_began", "outage_ended"]
+    assert thread.errors == {"RetryableError": 4}
+
+
+@pytest.mark.parametrize("is_classified", [False, True])
+def test_no_more_files_is_an_outage(pairs: list[Any], is_classified: bool) -> None:
+    """EMFILE passes, whoever says so: a bare error, or one that was taken for a wrong configuration."""
+    tables, said = MemoryTables(), list[str]()
+    left = iter(range(5))
+
+    class NoFiles(MemorySink):
+        def flush(self) -> Commit:
+            if self.pending_rows and next(left, None) is not None:
+                error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                if is_classified:
+                    raise ConfigurationError("cannot read the options", hint="check the path") from error
+                raise error
+            return super().flush()
+
+    thread = task_of(lambda: endless(pairs), lambda: NoFiles(tables), said)
+    thread.start()
+    until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
+    thread.request_stop()
+    assert thread.join(30)
+    assert said == ["outage_began", "outage_ended"]
+
+
+PARTITION = SourcePartition("state/c/t/0")
+
+
+def lag(
+    ends: LogEnds, position: int | None, mark: LogMark | None = None, *, error: Exception | None = None
+) -> ExportLag:
+    """Of a log that was exported up to `position`."""
+
+    def asked() -> dict[SourcePartition, LogEnds]:
+        if error is not None:
+            raise error
+        return {PARTITION: ends}
+
+    source = SimpleNamespace(ends=asked, source_partitions=lambda: [PARTITION])
+    sink = SimpleNamespace(
+        positions=lambda _name, _wanted: {} if position is None else {PARTITION: position},
+        log_marks=lambda _wanted: {} if mark is None else {PARTITION: mark},
+    )
+    run: Any = SimpleNamespace(plan=SimpleNamespace(name="state", source=source, sink=sink))
+    return export_lag(run, clock=lambda: 1.0)
+
+
+@given(first=st.integers(0, 50), length=st.integers(0, 50), position=st.none() | st.integers(0, 150))
+def test_lag_is_what_lies_between_position_and_end(first: int, length: int, position: int | None) -> None:
+    """Without a position it is the whole log; a position past the end is another log's, and the lag is not known."""
+    end = first + length
+    (found,) = lag(LogEnds(first, end), position).records.values()
+    assert found == (length if position is None else end - position if position <= end else None)
+
+
+@given(shift=st.integers(0, 50), length=st.integers(0, 50), reached=st.integers(0, 50))
+def test_a_replaced_log_has_the_lag_of_its_own_records(shift: int, length: int, reached: int) -> None:
+    """The sink's positions are larger than Kafka's offsets by the shift: the lag is that of the log there is now."""
+    (found,) = lag(LogEnds(0, length, 4), shift + reached, LogMark(shift, 4)).records.values()
+    assert found == (length - reached if reached <= length else None)
+
+
+@pytest.mark.parametrize(("then", "now", "known"), [(3, 3, 4), (3, 4, None), (None, 4, 4), (3, None, 4)])
+def test_a_log_that_was_not_compared_yet_has_no_lag(then: int | None, now: int | None, known: int | None) -> None:
+    """Since a new leader came the log may be another one, even if it ends behind the position: not known, until the
+    exporter has compared it."""
+    assert list(lag(LogEnds(0, 9, now), 5, LogMark(0, then)).records.values()) == [known]
+
+
+@pytest.mark.parametrize(("error", "reason"), [(Unreachable("b:1"), "no Kafka broker"), (KeyError("x"), "KeyError")])
+def test_what_cannot_be_asked_is_not_known(error: Exception, reason: str) -> None:
+    """Every partition is unknown, with the reason; an error of a plug-in's own does not end the watch."""
+    found = lag(LogEnds(0, 9), 3, error=error)
+    assert list(found.records.values()) == [None]
+    assert found.reason.startswith(reason)

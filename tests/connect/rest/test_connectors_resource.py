@@ -1,20 +1,36 @@
-"""``/connectors`` as Kafka Connect has it."""
+"""``/connectors`` as Kafka Connect has it, and its states against a model of what was asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from servers.workload import until
 
 from acktrail.connect.rest.routes import Calls
 from acktrail.connect.runtime.connector_run import ConfigStore, TargetState
 
 CONFIG = {"connector.class": "MemorySource", "sink.class": "MemorySink", "flush.interval.ms": "10"}
+STATES = {"STARTED": "RUNNING", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
+AIMS = {"pause": ("PAUSED", 202), "resume": ("STARTED", 202), "stop": ("STOPPED", 204)}
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["create", "put", "pause", "resume", "stop", "restart", "restart all", "delete", "write", "rest"]
+        ),
+        st.sampled_from(["a", "b"]),
+    ),
+    min_size=3,
+    max_size=14,
+)
 
 
 def test_life_of_a_connector(rest: Any, world: Any) -> None:
@@ -50,8 +66,7 @@ def test_life_of_a_connector(rest: Any, world: Any) -> None:
     world.logs[0].end_offset = 9
     assert rest("PUT", "/connectors/a/resume").code == 202
     until(lambda: rest("GET", "/connectors/a/offsets").body["offsets"][0]["offset"] == {"offset": 9})
-    read = [offset for rows in world.tables.rows["state_records"] for offset in rows["offset"].to_pylist()]
-    assert read == [0, 1, 2, 3, 4, 7, 8]
+    assert offsets(world) == [0, 1, 2, 3, 4, 7, 8]
     assert rest("DELETE", "/connectors/a").code == 204
     gone = rest("GET", "/connectors/a/status")
     assert (gone.code, gone.body) == (404, {"error_code": 404, "message": "Connector a not found"})
@@ -146,15 +161,12 @@ def test_forty_changes_of_a_connector_at_once(rest: Any, world: Any) -> None:
     """All are carried out, one after the other; the first is 201, the others 200, and the last is what runs."""
     world.logs[0].end_offset = 5
     with ThreadPoolExecutor(40) as threads:
-        codes = list(threads.map(lambda n: put_word(rest, str(n)).code, range(40)))
+        put = partial(rest, "PUT", "/connectors/a/config")
+        codes = [made.code for made in threads.map(lambda n: put({**CONFIG, "memory.word": str(n)}), range(40))]
     assert sorted(codes) == [200] * 39 + [201]
     word = rest("GET", "/connectors/a/config").body["memory.word"]
     until(lambda: len(_states(rest, "a")) == 2 and {each["state"] for each in _states(rest, "a")} == {"RUNNING"})
     assert rest.worker.runs()["a"].plan.source.config["memory.word"] == word
-
-
-def put_word(rest: Any, word: str) -> Any:
-    return rest("PUT", "/connectors/a/config", {**CONFIG, "memory.word": word})
 
 
 def test_a_silent_broker_holds_up_nobody(start: Any, world: Any) -> None:
@@ -214,3 +226,80 @@ def test_a_client_of_kafka_connect_works(rest: Any, world: Any) -> None:
     assert client.validate_connector_config("MemorySource", {**CONFIG, "name": "a"})["error_count"] == 0
     client.delete_connector("a")
     assert client.list_connectors() == []
+
+
+class Model:
+    """What is wanted of each connector."""
+
+    def __init__(self) -> None:
+        self.targets: dict[str, str] = {}
+
+    def codes(self, step: str, name: str) -> int:
+        """The code of a step, which is applied."""
+        is_there = name in self.targets
+        if step == "create":
+            self.targets.setdefault(name, "STARTED")
+            return 409 if is_there else 201
+        if step == "put":
+            self.targets.setdefault(name, "STARTED")
+            return 200 if is_there else 201
+        if not is_there:
+            return 404
+        if step == "delete":
+            del self.targets[name]
+            return 204
+        if step in AIMS:
+            self.targets[name], code = AIMS[step]
+            return code
+        return 202 if step == "restart all" else 204
+
+
+CALLS: dict[str, Callable[[Any, str], Any]] = {
+    "create": lambda rest, name: rest("POST", "/connectors", {"name": name, "config": CONFIG}),
+    "put": lambda rest, name: rest("PUT", f"/connectors/{name}/config", CONFIG),
+    "restart": lambda rest, name: rest("POST", f"/connectors/{name}/restart"),
+    "restart all": lambda rest, name: rest("POST", f"/connectors/{name}/restart?includeTasks=true"),
+    "delete": lambda rest, name: rest("DELETE", f"/connectors/{name}"),
+    **{step: lambda rest, name, step=step: rest("PUT", f"/connectors/{name}/{step}") for step in AIMS},
+}
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_states_follow_what_was_asked(rest: Any, world: Any, steps: list[tuple[str, str]]) -> None:
+    """After any steps in any order each code is the model's, every connector comes to the state that was wanted last,
+    its tasks with it, and while one runs all rows are read, each once."""
+    for name in rest.worker.names():
+        assert rest("DELETE", f"/connectors/{name}").code == 204
+    model = Model()
+    for step, name in steps:
+        if step == "write":
+            for log in world.logs:
+                log.end_offset += 3
+        elif step == "rest":
+            until(lambda: settled(rest, model))
+        else:
+            assert CALLS[step](rest, name).code == model.codes(step, name), (step, name)
+    until(lambda: settled(rest, model), timeout_s=30)
+    assert rest("GET", "/connectors").body == sorted(model.targets)
+    read = offsets(world)
+    if "STARTED" in model.targets.values():
+        whole = sorted(offset for log in world.logs for offset in range(log.end_offset))
+        until(lambda: sorted(offsets(world)) == whole, timeout_s=30)
+    assert len(read) <= sum(log.end_offset for log in world.logs)
+
+
+def offsets(world: Any) -> list[int]:
+    """What was read."""
+    tables = list(world.tables.rows.get("state_records", []))
+    return [offset for rows in tables for offset in rows["offset"].to_pylist()]
+
+
+def settled(rest: Any, model: Model) -> bool:
+    """Every connector and its tasks are in the state that is wanted."""
+    for name, target in model.targets.items():
+        status = rest("GET", f"/connectors/{name}/status").body
+        states = {status["connector"]["state"], *(task["state"] for task in status["tasks"])}
+        if states != {STATES[target]} or (target == "STOPPED" and status["tasks"]):
+            return False
+    return True

@@ -106,27 +106,15 @@ def _unusable(folder: Path, error: OSError) -> ConfigurationError:
     return ConfigurationError(f"{folder} cannot be used: {error.strerror}", hint="the worker keeps connectors there")
 
 
-class NoLease:
-    """A worker that is alone."""
-
-    holder = ""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        """There is nothing to give back."""
-
-
 class ConnectorRun:
     """Keeps one connector in its target state, on a thread of its own. Any thread may call any method.
 
     Only the own thread waits for brokers, storages and tasks (``positions``: the caller's too); all others leave a wish
     and return at once, so that a state can always be asked for and changed.
 
-    `lease` is renewed at least every `renew_s` seconds; while another worker holds it, the connector stands by
-    (UNASSIGNED), and when it is lost, the tasks end. `after` must have ended before this one begins. `redact` hides the
-    secrets of the configuration in a text.
+    `lease` (None: this worker is alone) is renewed at least every `renew_s` seconds; while another worker holds it, the
+    connector stands by (UNASSIGNED), and when it is lost, the tasks end. `after` must have ended before this one
+    begins. `redact` hides the secrets of the configuration in a text.
     """
 
     def __init__(
@@ -143,7 +131,7 @@ class ConnectorRun:
         self.plan = plan
         self.redact = redact or Redaction()
         self._notice: Notice = lambda event, text: notice(plan.name, event, self.redact(text))
-        self._lease = lease or NoLease()
+        self._lease = lease
         self._renew_s = renew_s
         self._after = after
         self._lock = Lock()  # of the fields below: never held during a call that may wait
@@ -290,7 +278,7 @@ class ConnectorRun:
 
     def _is_mine(self) -> bool:
         """Hold the lease, or stand by."""
-        if self._lease.acquire():
+        if self._lease is None or self._lease.acquire():
             return True
         if self._tasks:
             self._notice("lease_lost", f"another worker took over: {self._lease.holder}")
@@ -352,7 +340,8 @@ class ConnectorRun:
 
     def _release(self) -> None:
         try:
-            self._lease.release()
+            if self._lease is not None:
+                self._lease.release()
         except AcktrailError as error:
             self._notice("lease_kept", f"the lease could not be given back: {error.message}")
 

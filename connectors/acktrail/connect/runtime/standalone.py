@@ -17,14 +17,9 @@ from threading import Event
 from typing import Any, Final
 
 from acktrail.connect.activity import stop_on_signals
-from acktrail.connect.config_def import (
-    ConfigType,
-    keys_in,
-    text_of,
-    under,
-)
-from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun
-from acktrail.connect.runtime.worker import LeaseRule, Worker
+from acktrail.connect.config_def import ConfigType, keys_in, text_of, under
+from acktrail.connect.runtime.connector_run import ConfigStore
+from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.secrets import Providers, resolve_all
 
@@ -125,7 +120,7 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     given = [connector_file(file) for file in connector_files]
     providers = replace(config.providers, base=worker_file.absolute().parent)
     owner = config["worker.name"] or f"{socket.gethostname()}:{worker_file.absolute()}"
-    lease = LeaseRule(owner=owner, ttl_s=config["lease.ttl.ms"] / 1_000) if config["lease"] else None
+    lease = (owner, config["lease.ttl.ms"] / 1_000) if config["lease"] else None
     store = ConfigStore(config.file("config.storage.dir"))
     worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease)
     log_to_stderr(as_json=config["log.format"] == "json", redact=worker.redact_all)
@@ -169,7 +164,7 @@ def _metrics(worker: Worker, config: WorkerConfig) -> Iterator[None]:
 def _wait(worker: Worker, stop: Event, *, is_bounded: bool) -> int:
     """Until the stop; a worker without REST also ends when nothing is left to do."""
     while not stop.wait(_LOOK_S):
-        runs: list[ConnectorRun] = [*worker.runs().values()]
+        runs = worker.runs().values()
         if is_bounded and runs and all(run.is_finished or run.is_failed for run in runs):
             return _FAILED if any(run.is_failed for run in runs) else 0
     return 0

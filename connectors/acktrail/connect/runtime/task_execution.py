@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from threading import Condition, Event, Thread
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from typing import Any, Final, Self
 
 from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask, SourceTaskContext
@@ -93,13 +94,10 @@ class ReadAhead:
 
     def __init__(self, task: SourceTask, stop: Event, *, poll_s: float, changed: Change) -> None:
         self._task, self._change = task, changed
-        self._stop = stop
+        self._stop, self._abandoned, self._has_room = stop, Event(), Event()
         self._poll_s = poll_s
-        self._waiting: deque[tuple[SourceBatch, int]] = deque()
-        self._waiting_bytes = 0
-        self._changed = Condition()
-        self._read_out = False
-        self._abandoned = Event()
+        self._waiting: SimpleQueue[tuple[SourceBatch, int] | None] = SimpleQueue()
+        self._given_bytes = self._taken_bytes = 0  # each is written by one thread
         self._error: BaseException | None = None
         self._thread = Thread(target=self._read, name="acktrail-reader", daemon=True)
         self.partitions = task.partitions
@@ -116,15 +114,16 @@ class ReadAhead:
     def take(self, timeout_s: float) -> tuple[SourceBatch, int] | None:
         """The next batch and the bytes of its rows; None when none came within `timeout_s`, or when it is over. Raises
         any error of the task, after the batches read before it."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._read_out, timeout_s)
-            if self._waiting:
-                batch, size = self._waiting.popleft()
-                self._waiting_bytes -= size
-                self._changed.notify_all()
-                return batch, size
-            self.is_over = self._read_out
-        if self.is_over and self._error is not None:
+        try:
+            taken = self._waiting.get(timeout=timeout_s)
+        except Empty:
+            return None
+        if taken is not None:
+            self._taken_bytes += taken[1]
+            self._has_room.set()
+            return taken
+        self.is_over = True
+        if self._error is not None:
             raise self._error
         return None
 
@@ -133,30 +132,24 @@ class ReadAhead:
             self._poll()
         except BaseException as error:  # noqa: BLE001  # raised again by ``take``
             self._error = error
-        with self._changed:
-            self._read_out = True
-            self._changed.notify_all()
+        self._waiting.put(None)
 
     def _poll(self) -> None:
         task = self._task
         while not task.is_finished:
             if self._stop.is_set() or self._abandoned.is_set():
                 return
-            self._hand_over(task.poll(self._poll_s))
+            for batch in map(self._change, task.poll(self._poll_s)):
+                self._hand_over(batch, size_of(batch))
             self.partitions = task.partitions
         self.is_finished = True
 
-    def _hand_over(self, batches: Sequence[SourceBatch]) -> None:
-        """All of a poll at once: the other thread wakes up once."""
-        measured = [(batch, size_of(batch)) for batch in map(self._change, batches)]
-        if not measured:
-            return
-        with self._changed:
-            while self._waiting_bytes >= _AHEAD_BYTES and not self._abandoned.is_set():
-                self._changed.wait(_LOOK_UP_S)
-            self._waiting.extend(measured)
-            self._waiting_bytes += sum(size for _, size in measured)
-            self._changed.notify_all()
+    def _hand_over(self, batch: SourceBatch, size: int) -> None:
+        while self._given_bytes - self._taken_bytes >= _AHEAD_BYTES and not self._abandoned.is_set():
+            self._has_room.wait(_LOOK_UP_S)
+            self._has_room.clear()
+        self._given_bytes += size
+        self._waiting.put((batch, size))
 
 
 def size_of(batch: SourceBatch) -> int:

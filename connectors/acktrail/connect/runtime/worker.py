@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -49,14 +49,6 @@ class NotStopped(InputError):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRule:
-    """The name of this worker among those that may run the same connectors, and how long a lease lasts."""
-
-    owner: str
-    ttl_s: float
-
-
 Fields = Mapping[str, Any]
 """An object of JSON: a source partition or a position as REST shows it."""
 
@@ -72,18 +64,12 @@ def _position_of(offset: Mapping[str, Any]) -> Position:
     return number if set(offset) == {"offset"} and isinstance(number, int) else offset
 
 
-class _ChangeLock:
-    """Lives as long as somebody changes the connector or waits for it."""
-
-    def __init__(self) -> None:
-        self.lock = RLock()
-
-
 class Worker:
     """Runs connectors. Every method may be called from any thread.
 
     `defaults` are keys that every connector has unless its own configuration says otherwise. `providers`
-    say where references to secrets may lead. `lease`: take a lease for each connector, where its sink can give one.
+    say where references to secrets may lead. `lease`: take a lease for each connector, where its sink can give one, by
+    this name of the worker and for so many seconds.
     """
 
     def __init__(
@@ -92,15 +78,15 @@ class Worker:
         *,
         defaults: Texts | None = None,
         providers: Providers | None = None,
-        lease: LeaseRule | None = None,
+        lease: tuple[str, float] | None = None,
     ) -> None:
         self._store, self._defaults, self._lease = store, dict(defaults or {}), lease
         self._providers = providers or Providers()
         self._lock = RLock()  # of what this object has: never held during a call into a connector
-        self._changes: WeakValueDictionary[str, _ChangeLock] = WeakValueDictionary()
+        self._changes: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        """A lock lives as long as somebody changes the connector or waits for it."""
         self._runs: dict[str, ConnectorRun | AcktrailError] = {}
         self._leaving: dict[str, ConnectorRun] = {}
-        self.started_at = time.time()
 
     def start(self) -> None:
         """Run what the store has. A connector whose configuration is wrong by now is FAILED; the others run."""
@@ -282,8 +268,8 @@ class Worker:
     def _changing(self, name: str) -> Iterator[None]:
         """One change of a connector at a time."""
         with self._lock:
-            lock = self._changes.setdefault(name, _ChangeLock())
-        with lock.lock:
+            lock = self._changes.setdefault(name, RLock())
+        with lock:
             yield
 
     def _kept(self, name: str, config: Texts) -> dict[str, Any]:
@@ -331,10 +317,10 @@ class Worker:
         )
 
     def _lease_of(self, made: ConnectorPlan) -> WorkLease | None:
-        rule = self._lease
-        if rule is None:
+        if self._lease is None:
             return None
-        terms = LeaseTerms(connector=made.name, owner=rule.owner, ttl_s=rule.ttl_s, reads_logs=made.source.reads_logs)
+        owner, ttl_s = self._lease
+        terms = LeaseTerms(connector=made.name, owner=owner, ttl_s=ttl_s, reads_logs=made.source.reads_logs)
         return made.sink.lease(terms)
 
     def _merged(self, config: Texts) -> dict[str, Any]:

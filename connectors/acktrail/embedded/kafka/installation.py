@@ -64,11 +64,6 @@ class Release:
     log4j_version: str
     format_options: tuple[str, ...] = ()
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The version as numbers, for comparison."""
-        return tuple(int(part) for part in self.version.split("."))
-
 
 _RELEASES: Final = (
     Release(version="4.1.2", tools_version="4.1.2", log4j_version="2.25.3", format_options=_SHARE_GROUPS_ON),

@@ -1,5 +1,7 @@
-"""docs/connect-rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``. And: who
-sends nothing takes no file from the export, and nobody's place."""
+"""docs/connect-rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``.
+
+Who sends nothing takes no file from the export, and nobody's place.
+"""
 
 from __future__ import annotations
 

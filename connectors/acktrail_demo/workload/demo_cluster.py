@@ -12,27 +12,23 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
-from confluent_kafka.admin import (
-    RESOURCE_BROKER,
-    RESOURCE_GROUP,
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
 from acktrail.format.wire.dialects import decode
-from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.changes import ConfigsChange, raise_unless_done
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import error_for
+from acktrail.kafka.groups.group_requests import broker_config
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
@@ -43,7 +39,6 @@ from acktrail_demo.workload.scenario import DemoRecord
 
 _PAUSE_S: Final = 0.05
 _PATIENCE_S: Final = 30.0
-_URL_SAFE: Final = str.maketrans("+/", "-_", "=")
 # Full batches of fifty at any pace of this machine: they decide which records consumers get together.
 _BATCHES: Final = {"linger.ms": 5_000, "batch.num.messages": 50, "enable.idempotence": True}
 _ADMIN_CLIENT: Final = "__admin_client"
@@ -102,80 +97,74 @@ class DemoCluster:
     def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
         self.config = config
         self._deadline = deadline
-        with ShareGroupAdmin(config, bootstrap_timeout_s=min(10.0, deadline.remaining_s)) as admin:
+        with self._admin() as admin:
             capabilities = admin.capabilities()
-            if not capabilities.reports_lag:
-                raise ConfigurationError(
-                    f"the demo workload needs Kafka 4.2 or later, this cluster is {capabilities.release}",
-                    hint="4.1 cannot serve every share consumer; start a newer broker",
-                )
-            self.cluster_id = admin.cluster_id
-            self._node = str(admin.broker_ids()[0])
+        if not capabilities.reports_lag:
+            raise ConfigurationError(
+                f"the demo workload needs Kafka 4.2 or later, this cluster is {capabilities.release}",
+                hint="4.1 cannot serve every share consumer; start a newer broker",
+            )
         self._client = AdminClient(client_properties(config))
+
+    def _admin(self) -> ShareGroupAdmin:
+        """A client of its own for each call: it is not for several threads."""
+        return ShareGroupAdmin(self.config, bootstrap_timeout_s=min(10.0, self._deadline.remaining_s))
 
     def topic_names(self) -> frozenset[str]:
         """Every topic there is."""
-        try:
-            return frozenset(self._client.list_topics(timeout=self._deadline.remaining_s).topics)
-        except KafkaException as error:
-            raise to_acktrail_error(error, operation="DESCRIBE", kind="topics") from error
+        with self._admin() as admin:
+            return _names(admin)
 
     def create_topics(self, partitions: Mapping[str, int]) -> dict[str, TopicId]:
         """Create topics, partition counts by name, and wait until the cluster knows their ids."""
         new = [NewTopic(name, count) for name, count in partitions.items()]
-        self._settle(self._client.create_topics(new, request_timeout=self._deadline.remaining_s), "CREATE", "topic")
-        self._deadline.wait_until(lambda: partitions.keys() <= self.topic_names(), "the new topics to be known")
-        answers = self._client.describe_topics(
-            TopicCollection(list(partitions)), request_timeout=self._deadline.remaining_s
-        )
-        found = self._settle(answers, "DESCRIBE", "topic")
-        # librdkafka prints ids in standard base64, Kafka in the URL-safe form.
-        return {name: TopicId(str(about.topic_id).translate(_URL_SAFE)) for name, about in found.items()}
+        self._settle(self._client.create_topics(new, request_timeout=self._deadline.remaining_s), "CREATE")
+        with self._admin() as admin:
+            self._deadline.wait_until(lambda: partitions.keys() <= _names(admin), "the new topics to be known")
+            return {topic.name: TopicId(topic.topic_id or "") for topic in admin.known_topics([*partitions])}
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the cluster does not know the name any more."""
-        self._settle(self._client.delete_topics([name], request_timeout=self._deadline.remaining_s), "DELETE", "topic")
-        self._deadline.wait_until(lambda: name not in self.topic_names(), f"topic {name!r} to be deleted")
+        self._settle(self._client.delete_topics([name], request_timeout=self._deadline.remaining_s), "DELETE")
+        with self._admin() as admin:
+            self._deadline.wait_until(lambda: name not in _names(admin), f"topic {name!r} to be deleted")
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group that has no members."""
-        answers = self._client.delete_consumer_groups([group_id], request_timeout=self._deadline.remaining_s)
-        self._settle(answers, "DELETE", "group")
+        with self._admin() as admin:
+            raise_unless_done([admin.delete_group(group_id)], operation="DELETE")
 
     def wait_until_empty(self, group_ids: Sequence[str]) -> None:
         """Wait until no group has a member."""
-        with ShareGroupAdmin(self.config, bootstrap_timeout_s=min(10.0, self._deadline.remaining_s)) as admin:
+        with self._admin() as admin:
             self._deadline.wait_until(
                 lambda: not any(group.members for group in admin.describe_groups(group_ids)), "groups to be empty"
             )
 
     def configure_group(self, group_id: str, configs: Mapping[str, str]) -> int:
         """Set those of `configs` that this release knows; the delivery count limit that then holds for the group."""
-        in_force = self._configs(RESOURCE_GROUP, "group", group_id)
-        known = {name: value for name, value in configs.items() if name in in_force}
-        entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in known.items()]
-        resource = ConfigResource(RESOURCE_GROUP, group_id, incremental_configs=entries)
-        answers = self._client.incremental_alter_configs([resource], request_timeout=self._deadline.remaining_s)
-        self._settle(dict(zip([group_id], answers.values(), strict=True)), "ALTER_CONFIGS", "group")
-        limit = {**in_force, **known}.get("share.delivery.count.limit")
-        return int(limit or self._configs(RESOURCE_BROKER, "broker", self._node)["group.share.delivery.count.limit"])
+        with self._admin() as admin:
+            in_force = admin.group_configs([group_id])[0].configs or {}
+            known = {name: value for name, value in configs.items() if name in in_force}
+            change = ConfigsChange(group_id=group_id, configs=tuple(known.items()))
+            raise_unless_done([admin.alter_group_configs(change)], operation="ALTER_CONFIGS")
+            limit = {**in_force, **known}.get("share.delivery.count.limit")
+            limit = limit or broker_config(client_of(admin), "group.share.delivery.count.limit")
+        if limit is None:
+            raise RetryableError("brokers do not say how often they deliver a record", hint="try again")
+        return int(limit)
 
-    def _configs(self, resource: Any, kind: str, name: str) -> dict[str, str]:
-        answers = self._client.describe_configs(
-            [ConfigResource(resource, name)], request_timeout=self._deadline.remaining_s
-        )
-        found = self._settle(dict(zip([name], answers.values(), strict=True)), "DESCRIBE_CONFIGS", kind)
-        return {key: entry.value for key, entry in found[name].items()}
-
-    def _settle(self, answers: Mapping[str, Future[Any]], operation: str, kind: str) -> dict[str, Any]:
-        """The results by name; the first failure is raised."""
-        found = {}
+    def _settle(self, answers: Mapping[str, Future[Any]], operation: str) -> None:
+        """The first failure is raised."""
         for name, future in answers.items():
             try:
-                found[name] = future.result(timeout=self._deadline.remaining_s + 1)
+                future.result(timeout=self._deadline.remaining_s + 1)
             except KafkaException as error:
-                raise to_acktrail_error(error, operation=operation, kind=kind, name=name) from error
-        return found
+                raise to_acktrail_error(error, operation=operation, kind="topic", name=name) from error
+
+
+def _names(admin: ShareGroupAdmin) -> frozenset[str]:
+    return frozenset(topic.name for topic in admin.topics())
 
 
 class DemoProducer:
@@ -186,32 +175,46 @@ class DemoProducer:
         self._deadline = deadline
         self._lock = threading.Lock()
         self._producer = Producer({**client_properties(config), **_BATCHES})
-        self._failure: AcktrailError | None = None
         self.written = 0
 
     def write(self, topic: str, records: Iterable[DemoRecord]) -> None:
         """Write `records` to `topic` and wait until the broker has them. Raises WorkloadUnfinished."""
+        rows = ({"key": each.key, "value": each.value, "partition": each.partition} for each in records)
         with self._lock:
-            for record in records:
-                self._producer.produce(
-                    topic,
-                    key=record.key,
-                    value=record.value,
-                    partition=record.partition,
-                    on_delivery=self._note,
-                )
-                self._producer.poll(0)
-            left = self._producer.flush(self._deadline.remaining_s)
-            if self._failure is not None:
-                raise self._failure
-            if left:
-                raise WorkloadUnfinished("its time is over", waiting_for=f"{left} records to be written to {topic!r}")
+            write_all(self._producer, topic, rows, self._deadline, self._count)
 
-    def _note(self, error: KafkaError | None, message: Message) -> None:
+    def _count(self) -> None:
         self.written += 1
-        if error is not None:
-            failed = KafkaException(error)
-            self._failure = to_acktrail_error(failed, operation="WRITE", kind="topic", name=message.topic())
+
+
+def write_all(
+    producer: Producer,
+    topic: str,
+    rows: Iterable[Mapping[str, Any]],
+    deadline: WorkloadDeadline,
+    count: Callable[[], None] = lambda: None,
+) -> dict[int, int]:
+    """Write records, each as ``Producer.produce`` takes it, and wait until the broker has them; the last offset by
+    partition. `count` is called for each one. Raises WorkloadUnfinished, and why the first one that failed did."""
+    last: dict[int, int] = {}
+    failures: list[KafkaException] = []
+
+    def note(error: KafkaError | None, message: Message) -> None:
+        count()
+        if error is None:
+            last[message.partition() or 0] = message.offset() or 0
+        else:
+            failures.append(KafkaException(error))
+
+    for row in rows:
+        producer.produce(topic, on_delivery=note, **row)
+        producer.poll(0)
+    left = producer.flush(deadline.remaining_s)
+    if failures:
+        raise to_acktrail_error(failures[0], operation="WRITE", kind="topic", name=topic) from failures[0]
+    if left:
+        raise WorkloadUnfinished("its time is over", waiting_for=f"{left} records to be written to {topic!r}")
+    return last
 
 
 class StateObserver:
@@ -295,29 +298,13 @@ class StateTopicEditor:
         """Append `records`; by state partition the offset of the last one that Kafka is to remove unread."""
         producer = Producer({**client_properties(self._config), "client.id": _ADMIN_CLIENT, "linger.ms": 20})
         pruned: dict[int, int] = {}
-        failures: list[KafkaException] = []
-
-        def note(error: object, message: object, record: InjectedRecord) -> None:
-            if error is not None:
-                failures.append(KafkaException(error))
-            elif record.is_pruned:
-                pruned[record.state_partition] = message.offset()  # type: ignore[attr-defined]  # a Message
-
-        for record in records:
-            producer.produce(
-                STATE_TOPIC,
-                key=record.key,
-                value=record.value,
-                partition=record.state_partition,
-                timestamp=record.timestamp_ms,
-                on_delivery=lambda error, message, record=record: note(error, message, record),
+        for is_pruned, own in groupby(records, attrgetter("is_pruned")):
+            rows = (
+                {"key": r.key, "value": r.value, "partition": r.state_partition, "timestamp": r.timestamp_ms}
+                for r in own
             )
-            producer.poll(0)
-        left = producer.flush(self._deadline.remaining_s)
-        if failures:
-            raise to_acktrail_error(failures[0], operation="WRITE", kind="topic", name=STATE_TOPIC) from failures[0]
-        if left:
-            self._deadline.check(f"{left} records to be written to {STATE_TOPIC!r}")
+            last = write_all(producer, STATE_TOPIC, rows, self._deadline)
+            pruned |= last if is_pruned else {}
         return pruned
 
     def wait_until_pruned(self, removed: Mapping[int, int]) -> None:

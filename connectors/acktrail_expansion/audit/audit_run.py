@@ -21,6 +21,7 @@ from acktrail.executors import Executors, OpenExecutors, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
+from acktrail.view.wording import counted
 from acktrail_expansion.audit.found_expansions import (
     EXPANSIONS,
     FENCES,
@@ -44,7 +45,6 @@ from acktrail_expansion.branch import STEP
 from acktrail_expansion.law.order import NEVER_YET, NotProven, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time
-from acktrail_expansion.words import counted
 
 VERDICTS: Final = "expansion_verdicts"
 _PIECE: Final = 3_000_000

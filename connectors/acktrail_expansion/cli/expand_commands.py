@@ -66,7 +66,7 @@ def plan(
     target = TablesConfig.optional_from_environment(at.tables, at.tables_options)
     from acktrail.change.lifecycle.plan_status import account
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail_expansion.change.collect_expansion import make_plan
+    from acktrail_expansion.change.expansion_plan import make_plan
 
     with ShareGroupAdmin(at.kafka) as admin:
         made = make_plan(admin, topic, partitions, created_by=account(), **because.named)
@@ -187,7 +187,7 @@ def show(
     """
     config = lean_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
-    from acktrail_expansion.pages.shown_expansions import expansions, why_none
+    from acktrail_expansion.shown_expansions import expansions, why_none
 
     stored = Tables(config)
     if event is None and as_json:
@@ -208,7 +208,7 @@ def _line(row: _Row) -> tuple[object, ...]:
 
 def _found(stored: Tables, event_id: str, most: int) -> _Row:
     """One expansion with `most` of its verdicts and fences. Raises UnknownName."""
-    from acktrail_expansion.pages.shown_expansions import detailed, expansions
+    from acktrail_expansion.shown_expansions import detailed, expansions
 
     found = expansions(stored.read, event_id=event_id)
     if not found:

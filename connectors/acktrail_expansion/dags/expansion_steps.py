@@ -69,7 +69,7 @@ def plan_expansion(**context: Unpack[Context]) -> StoredPlan:
     """The plan for the form. Fails with the rule that forbids it."""
     from acktrail.change.lifecycle.plan_status import account
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail_expansion.change.collect_expansion import make_plan
+    from acktrail_expansion.change.expansion_plan import make_plan
 
     form, asked_by = context["params"], requester(context)
     place = run_target.place_of(form, form.get("profile"))

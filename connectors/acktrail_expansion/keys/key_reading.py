@@ -42,9 +42,9 @@ from acktrail.kafka.groups.group_requests import compacted_topics
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
+from acktrail.view.wording import counted
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.law.order import KeyMapping
-from acktrail_expansion.words import counted
 
 MOST_NAMED: Final = 1_000
 """Keys of one verdict that are named by their digests."""

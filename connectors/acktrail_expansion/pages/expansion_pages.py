@@ -14,7 +14,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted, number
 from acktrail_dashboard.web.web_page import BranchViews, ReportSection, Visit, WebPage
 from acktrail_expansion.law.order import OrderVerdict
-from acktrail_expansion.pages.shown_expansions import counts_text, detailed, expansions, why_none
+from acktrail_expansion.shown_expansions import counts_text, detailed, expansions, why_none
 
 _ROWS: Final = 50
 _DETAILED: Final = 10

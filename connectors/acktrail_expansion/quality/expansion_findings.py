@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.model.queue_status import Urgency
@@ -21,10 +20,14 @@ from acktrail.tables.open_runs import write_branch_findings
 from acktrail.times import utc_text
 from acktrail.view.finding_rows import FindingRow, open_findings
 from acktrail.view.run_messages import WELL, Known, Notification
+from acktrail.view.wording import counted
 from acktrail_expansion.branch import EXPANSION
-from acktrail_expansion.law.order import OrderVerdict
+from acktrail_expansion.law.order import ExpansionStatus, OrderVerdict
 from acktrail_expansion.settings import ordered_groups
-from acktrail_expansion.words import LABELS, counted, rank, verdict_sentence
+from acktrail_expansion.shown_expansions import verdict_sentence, worst_first
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 _Row = Mapping[str, Any]
 _BAD: Final = (OrderVerdict.BROKEN, OrderVerdict.SKIPPED)
@@ -59,15 +62,6 @@ def _bad(tables: Tables) -> Iterator[tuple[str, _Row, str]]:
             yield rule, row, verdict_sentence(row)
         if row["verdict"] == OrderVerdict.SKIPPED or row["skipped_records"]:
             yield "first_records_delivered", row, verdict_sentence({**row, "verdict": OrderVerdict.SKIPPED})
-
-
-def worst_first(verdicts: pa.Table) -> pa.Table:
-    """Rows by verdict, then those with the most open or skipped records, then by group and partition."""
-    ranks = pc.fill_null(pc.index_in(verdicts["verdict"], value_set=pa.array([*LABELS])), fill_value=rank(None))
-    many = pc.max_element_wise(verdicts["open_records"], verdicts["skipped_records"])
-    order = [("rank", "ascending"), ("many", "descending"), ("group_id", "ascending"), ("partition", "ascending")]
-    ranked = verdicts.append_column("rank", ranks).append_column("many", many)
-    return verdicts.take(pc.sort_indices(ranked, sort_keys=order))
 
 
 def _finding(rule: str, group_id: str | None, expansion: _Row, texts: list[str]) -> _Row:
@@ -119,3 +113,24 @@ def _message(found: FindingRow) -> Notification:
         page="finding",
         query=(("rule", found.rule), ("subject", found.subject)),
     )
+
+
+_COUNTED: Final = (
+    ("partition_expansions", "Expansions of topics.", "status", ExpansionStatus),
+    ("expansion_verdicts", "Groups in partitions that keys moved to.", "verdict", OrderVerdict),
+)
+
+
+def expansion_metrics(tables: Tables, cluster: str) -> Iterator[Metric]:
+    """None before the first audit. Raises ConfigurationError, RetryableError: a table cannot be read."""
+    from acktrail.connect.metrics.metrics_endpoint import by, one
+
+    if not tables.exists("partition_expansions"):
+        return
+    for table, about, column, kinds in _COUNTED:
+        found = tables.read(table, columns=[column])[column].value_counts().to_pylist()
+        counts = {row["values"]: row["counts"] for row in found}
+        yield by(table, about, cluster, column, {kind.value: counts.get(kind, 0) for kind in kinds})
+    skipped = pc.sum(tables.read("expansion_verdicts", columns=["skipped_records"])["skipped_records"]).as_py()
+    about = "First records of new partitions that groups never got."
+    yield one("expansion_skipped_records", about, cluster, skipped or 0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acktrail.change.collection.facts import ClusterFacts
-from acktrail_expansion.change.collect_expansion import with_notices
-from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share
+from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share, with_notices
 from acktrail_expansion.law.order import KeyMapping
 
 __all__ = ["HOSTILE", "a_group", "a_plan"]

@@ -18,7 +18,7 @@ from acktrail.errors import NotAuthorized
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, needed
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.change.collect_expansion import make_plan
+from acktrail_expansion.change.expansion_plan import make_plan
 from acktrail_expansion.keys.key_reading import read_keys
 from acktrail_expansion.settings import EXPANSION, LOOK
 

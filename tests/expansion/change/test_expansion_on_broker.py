@@ -28,9 +28,8 @@ from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.change import expansion_kind as kind
-from acktrail_expansion.change.collect_expansion import make_plan
-from acktrail_expansion.change.expansion_plan import ExpansionPlan
-from acktrail_expansion.change.partition_creation import create_partitions
+from acktrail_expansion.change.expansion_kind import create_partitions
+from acktrail_expansion.change.expansion_plan import ExpansionPlan, make_plan
 from acktrail_expansion.looks.ledger_connector import list_partitions, listed_by_brokers
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]

@@ -25,7 +25,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.view.run_summary import summarize, summary_json
 from acktrail_dashboard.report import read_run, render_html, render_text
 from acktrail_dashboard.web.application import create_app
-from acktrail_expansion.words import REASONS
+from acktrail_expansion.shown_expansions import REASONS
 
 WELL = GrownTopic(topic="payments", hours=50, verdicts={"billing": "safe"})
 JUDGED = ("partition_expansions", "expansion_fences", "expansion_verdicts")

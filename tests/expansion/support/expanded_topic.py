@@ -40,7 +40,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail.times import new_run_id
 from acktrail_expansion.audit.audit_run import audit_expansions
-from acktrail_expansion.change.collect_expansion import make_plan
+from acktrail_expansion.change.expansion_plan import make_plan
 from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 from acktrail_expansion.looks.ledger_connector import take_look
 

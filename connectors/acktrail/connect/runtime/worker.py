@@ -68,8 +68,8 @@ class Worker:
     """Runs connectors. Every method may be called from any thread.
 
     `defaults` are keys that every connector has unless its own configuration says otherwise. `providers`
-    say where references to secrets may lead. `lease`: take a lease for each connector, where its sink can give one, by
-    this name of the worker and for so many seconds.
+    say where references to secrets may lead. `lease`: take a lease for each connector, where its sink can give one;
+    the name of this worker, and the seconds that a lease lasts.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ def demo(
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """
-    from acktrail.stderr_lines import StepLines
+    from acktrail.plain_tables import StepLines
     from acktrail_demo.demo import running_demo
     from acktrail_demo.faults.library import faults_on, found_faults_text
 

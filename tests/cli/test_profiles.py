@@ -15,10 +15,9 @@ from jobs.world import World, batch, key_of, snapshot, update
 from servers.workload import Workload
 
 from acktrail.cli import main as command_line
-from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file
+from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file, read_profiles
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
-from acktrail.profiles import read_profiles
 from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
 from acktrail.view.finding_rows import FindingRow

@@ -15,7 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, all_dead
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.sinks.any_table_sink import AnyTableSink
+from acktrail.tables.exported.delta_connector import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, TableUpkeep, maintain, preview
 

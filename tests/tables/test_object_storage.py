@@ -16,9 +16,9 @@ from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables
 from acktrail.tables import bucket
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.continuity import EMPTY_COMMIT
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.export_ranges import EMPTY_COMMIT
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]

@@ -24,10 +24,9 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES,
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported import delta_sink as sink_module
-from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.tables.exported.delta_sink import DeltaSink, departed, named
-from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text
+from acktrail.tables.exported.export_ranges import copy_ranges, ensure_whole, ranges_text
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 """A tombstone and a record of an unknown type."""

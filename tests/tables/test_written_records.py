@@ -19,8 +19,7 @@ from acktrail.kafka.state.state_source import state_rows
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES
-from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.exported.written_records import DataFileSink, written_records
+from acktrail.tables.exported.delta_sink import DataFileSink, DeltaSink, written_records
 
 TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
 LOGS = 4

@@ -14,7 +14,7 @@ import typer
 
 from acktrail.config import environment
 from acktrail.connect.activity import listening
-from acktrail.stderr_lines import LiveLine
+from acktrail.plain_tables import LiveLine
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _SHOWN_EVERY: Final = 100_000

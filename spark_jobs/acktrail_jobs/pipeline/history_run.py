@@ -51,7 +51,7 @@ from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.export_ranges import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles, bounds_of, later_records
 
 RECORDS_OF_A_STEP: Final = 2_000_000

@@ -12,7 +12,7 @@ from expansion.support.seen_looks import BEGIN, MINUTE, SETTLE, Looks, applied_r
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, ForeignCluster
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep.retention import drop_rows
+from acktrail.tables.upkeep.file_rewrite import drop_rows
 from acktrail_expansion.law.order import FenceGap, NotProven
 
 ASKED = [("t", 2, 4)]

@@ -20,15 +20,14 @@ from acktrail.cli.commands.copied_logs import (
 from acktrail.cli.common_options import OfBoth, OfTables
 from acktrail.cli.progress import table_progress
 from acktrail.errors import ConfigurationError, InputError, NotAllAnswered
-from acktrail.plain_tables import printable
-from acktrail.stderr_lines import LiveLine
+from acktrail.plain_tables import LiveLine, printable
 
 if TYPE_CHECKING:
     from acktrail.connect.runtime.task_execution import Progress
     from acktrail.export.export_run import ExportGap, ExportSummary
     from acktrail.export.import_run import ImportSummary
     from acktrail.export.repair_run import RepairPreview
-    from acktrail.tables.exported.continuity import LostOffsets
+    from acktrail.tables.exported.export_ranges import LostOffsets
 
 RunId = Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")]
 _ACTIONS: Final = {

@@ -23,7 +23,7 @@ from xml.sax.saxutils import quoteattr
 from acktrail import config
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
-from acktrail.stderr_lines import StepLines
+from acktrail.plain_tables import StepLines
 
 DEFAULT_VERSION: Final = "4.3.1"
 _SHARE_GROUPS_ON: Final = ("--feature", "share.version=1")

@@ -1,17 +1,23 @@
-"""The Delta sink: rows and positions of all source partitions in one commit."""
+"""The Delta sink: rows and positions of all source partitions in one commit.
+
+State records may also be written as data files by several processes, and committed by another one: as many writers as
+there are executors, and one commit. Between them travels what a file is called and what it covers, never a row. A file
+that is not committed is no part of the table: its writer was killed, or did the work a second time. ``acktrail tables
+maintain`` removes it.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.contract import SinkTask
-from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition, state_source_partition
 from acktrail.errors import ForeignCluster
 from acktrail.format.columns.schemas.table_schemas import TABLES, TOPICS
 from acktrail.tables.cluster_check import (
@@ -22,13 +28,14 @@ from acktrail.tables.cluster_check import (
     ensure_same_cluster,
 )
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import (
     RANGES,
     TableLogs,
     copy_ranges,
+    ensure_whole,
     log_marks,
     merge_spans,
     range_rows,
@@ -41,6 +48,19 @@ _LASTING: Final = ("topic", "partition_count", "is_internal")
 _FEW_ROWS: Final = 1_000
 """A piece costs as much to write as about this number of rows: smaller ones are put together first."""
 _Row = Mapping[str, Any]
+_NUMBERS: Final = (
+    *("partition", "first_offset", "last_offset", "records", "quarantined", "log_start_offset", "log_end_offset"),
+    *("gap_first", "gap_last", "offset_shift", "leader_epoch"),
+)
+_TEXTS: Final = ("topic_id", "gap_reason")
+_SPANS: Final = pa.schema(
+    [
+        *(pa.field(name, pa.int64()) for name in (*_NUMBERS, "position")),
+        *(pa.field(name, pa.string()) for name in _TEXTS),
+    ]
+)
+WRITTEN: Final = pa.schema([*_SPANS, *WRITTEN_FILES])
+"""A row is a span of a log (``connect.source_batches.LogSpan``) with the position behind it, or a data file."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -358,3 +378,58 @@ def departed(known: Iterable[_Row], listing: Iterable[_Row]) -> list[dict[str, A
             continue
         changed.append({**row, "status": status, "successor_topic_id": successor, "run_id": run_id})
     return changed
+
+
+class DataFileSink(SinkTask):
+    """Writes batches of logs, continued where ``state_records`` ends now, as data files that are not committed. The
+    table is there. Raises as ``Tables.snapshot``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._place = tables.place("state_records")
+        self._logs = TableLogs(tables, tables.snapshot("state_records"))
+        self._records: list[pa.Table] = []
+        self._spans: list[dict[str, Any]] = []
+        self._files = [WRITTEN_FILES.empty_table()]
+
+    def position(self, source_partition: SourcePartition) -> int | None:
+        return self._logs.position(source_partition)
+
+    @property
+    def stored(self) -> TableLogs:
+        return self._logs
+
+    @property
+    def pending_rows(self) -> int:
+        return sum(rows.num_rows for rows in self._records)
+
+    def put(self, batch: SourceBatch) -> None:
+        assert batch.span is not None
+        self._records.append(batch.rows["state_records"])
+        self._spans.append({**asdict(batch.span), "position": batch.position})
+
+    def flush(self) -> Commit:
+        """One file of everything put so far; nothing is committed."""
+        rows, self._records = placed(self._records), []
+        with self._place.translated():
+            self._files.append(written_file(self._place, rows))
+        return Commit(rows={})
+
+    @property
+    def written(self) -> pa.Table:
+        """Spans in the order of their offsets, and files (``WRITTEN``)."""
+        spans = pa.Table.from_pylist(self._spans, schema=_SPANS)
+        return pa.concat_tables([WRITTEN.empty_table(), spans, *self._files], promote_options="default")
+
+
+def written_records(written: pa.Table, cluster_id: str) -> tuple[list[SourceBatch], pa.Table]:
+    """The spans in `written` (``WRITTEN``) as batches without rows, and the files (``WRITTEN_FILES``)."""
+    batches = [
+        SourceBatch(
+            source_partition=state_source_partition(cluster_id, row["topic_id"], row["partition"]),
+            rows={},
+            position=row["position"],
+            span=LogSpan(**{name: row[name] for name in (*_NUMBERS, *_TEXTS)}),
+        )
+        for row in written.filter(written["path"].is_null()).to_pylist()
+    ]
+    return batches, written.filter(written["path"].is_valid()).select(WRITTEN_FILES.names)

@@ -23,8 +23,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
 from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
-from acktrail.tables.exported.export_ranges import copy_ranges
+from acktrail.tables.exported.export_ranges import RANGES_TABLE, copy_ranges, ensure_whole
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.sinks.connector_positions import (
     MADE_BY,
@@ -33,8 +32,16 @@ from acktrail.tables.sinks.connector_positions import (
     ConnectorPositions,
     is_table_name,
 )
-from acktrail.tables.upkeep.file_rewrite import Change, compact_files, compaction_bins
-from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms, merged_ranges
+from acktrail.tables.upkeep.file_rewrite import (
+    AGED_BY,
+    Change,
+    compact_files,
+    compaction_bins,
+    days_to_drop,
+    drop_rows,
+    fitting_from_ms,
+    merged_ranges,
+)
 from acktrail.times import new_run_id
 
 _DAY_MS: Final = 86_400_000

@@ -1,4 +1,7 @@
-"""The run of a task: everything arrives, in commits of the right size and time, however the run ends."""
+"""The run of a task: everything arrives, in commits of the right size and time, however the run ends.
+
+It lives on through outages and says each of them once. The lag of an export is exact or not known.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +26,7 @@ from acktrail.connect.metrics.worker_metrics import ExportLag, export_lag
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.connect.runtime.task_thread import TaskThread
-from acktrail.connect.source_batches import Commit, LogEnds, LogMark, Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import Commit, LogEnds, LogMark, Position, SourcePartition
 from acktrail.errors import (
     ConcurrentCommit,
     ConfigurationError,
@@ -32,30 +35,6 @@ from acktrail.errors import (
     RowsRefused,
     Unreachable,
 )
-
-
-class CountingSink(MemorySink):
-    """Notes how many rows each flush had."""
-
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
-        self.flushed: list[int] = []
-
-    def flush(self) -> Commit:
-        commit = super().flush()
-        if commit.rows:
-            self.flushed.append(commit.rows["state_records"])
-        return commit
-
-
-class WatchedTask(MemoryTask):
-    """Calls `watch` with every poll."""
-
-    watch: Callable[[], None]
-
-    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
-        self.watch()
-        return super().poll(timeout_s)
 
 
 class Journal:
@@ -85,10 +64,13 @@ def logs(pairs: list[Any], *ends: int) -> list[MemoryLog]:
     return [MemoryLog(pairs=pairs, partition=number, end_offset=end) for number, end in enumerate(ends)]
 
 
-def watched(log: MemoryLog, watch: Callable[[], None], *, batch_rows: int = 10) -> WatchedTask:
-    task = WatchedTask([log], batch_rows=batch_rows, is_continuous=True)
-    task.watch = watch
-    return task
+def watched(log: MemoryLog, watch: Callable[[], None]) -> MemoryTask:
+    return MemoryTask([log], batch_rows=10, is_continuous=True, watch=lambda _: watch())
+
+
+def sizes(tables: MemoryTables) -> list[int]:
+    """Rows of each commit."""
+    return [commit.rows["state_records"] for commit in tables.commits]
 
 
 def test_bounded_run_reads_every_log_to_its_end(pairs: list[Any]) -> None:
@@ -109,18 +91,18 @@ def test_bounded_run_reads_every_log_to_its_end(pairs: list[Any]) -> None:
 
 def test_flush_by_rows_bounds_what_is_pending(pairs: list[Any]) -> None:
     """No commit but the last is smaller than the bound, none larger than the bound and a batch."""
-    sink = CountingSink(MemoryTables())
-    TaskExecution(MemoryTask(logs(pairs, 1000, 333), batch_rows=30), sink, policy=FlushPolicy(rows=100)).run()
-    assert sum(sink.flushed) == 1333
-    assert all(100 <= rows < 130 for rows in sink.flushed[:-1])
+    tables, source = MemoryTables(), MemoryTask(logs(pairs, 1000, 333), batch_rows=30)
+    TaskExecution(source, MemorySink(tables), policy=FlushPolicy(rows=100)).run()
+    assert sum(sizes(tables)) == 1333
+    assert all(100 <= rows < 130 for rows in sizes(tables)[:-1])
 
 
 def test_flush_by_bytes_bounds_what_is_pending(pairs: list[Any]) -> None:
     """Large rows are committed before many of them have come together."""
     large = [(key, (value or b"") + bytes(100_000)) for key, value in pairs]
-    sink = CountingSink(MemoryTables())
-    TaskExecution(MemoryTask(logs(large, 60), batch_rows=10), sink, policy=FlushPolicy(size_bytes=1_500_000)).run()
-    assert sink.flushed == [20, 20, 20]
+    tables, source = MemoryTables(), MemoryTask(logs(large, 60), batch_rows=10)
+    TaskExecution(source, MemorySink(tables), policy=FlushPolicy(size_bytes=1_500_000)).run()
+    assert sizes(tables) == [20, 20, 20]
 
 
 def test_flush_by_time_while_idle(pairs: list[Any]) -> None:
@@ -141,7 +123,7 @@ def test_flush_by_time_while_idle(pairs: list[Any]) -> None:
 
     source = watched(MemoryLog(pairs=pairs, end_offset=7), watch)
     TaskExecution(source, TimedSink(tables), policy=FlushPolicy(interval_s=10, poll_s=0.001), clock=clock).run(stop)
-    assert tables.commits == 1
+    assert len(tables.commits) == 1
     assert 10 <= committed_at[0] <= 12
 
 
@@ -174,60 +156,34 @@ def test_gaps_are_reported(pairs: list[Any]) -> None:
     assert [(span.gap_first, span.gap_last, span.first_offset) for span in summary.gaps] == [(10, 14, 15)]
 
 
-def test_failure_ends_the_run_and_stops_the_task(pairs: list[Any]) -> None:
-    """An error of the source comes out as it is; what was committed before it stays."""
-    tables = MemoryTables()
-    polls: list[int] = []
+def failing(*errors: Exception | None) -> Callable[[], None]:
+    """Raises them, call by call."""
+    left = iter(errors)
 
-    def watch() -> None:
-        polls.append(1)
-        if len(polls) == 4:
-            raise Unreachable("localhost:1")
-
-    source = watched(MemoryLog(pairs=pairs, end_offset=100), watch)
-    with pytest.raises(Unreachable):
-        TaskExecution(source, MemorySink(tables), policy=FlushPolicy(rows=20)).run()
-    assert list(tables.positions.values()) == [20]
-    assert source.is_stopped
-
-
-def test_what_was_read_of_an_origin_that_is_gone_is_committed(pairs: list[Any]) -> None:
-    """Records of a topic that was recreated cannot be read again by the next run."""
-    polls = iter([None, None, ForeignCluster("recreated", hint="other tables")])
-
-    def end() -> None:
-        found = next(polls)
-        if found is not None:
-            raise found
-
-    tables = MemoryTables()
-    task = watched(MemoryLog(pairs=pairs, end_offset=100), end)
-    with pytest.raises(ForeignCluster):
-        TaskExecution(task, MemorySink(tables)).run()
-    assert task.committed == {task.source_partition: 20}
-
-
-@pytest.mark.parametrize("refuses", ["sink", "source"])
-def test_what_came_before_a_refused_batch_is_committed(pairs: list[Any], refuses: str) -> None:
-    """Good rows do not wait until a person has mended the batch behind them, whoever refuses it: transform or sink."""
-    tables = MemoryTables()
-    left = iter([None, None, RowsRefused("no")])
-
-    def refuse() -> None:
+    def call() -> None:
         if (found := next(left)) is not None:
             raise found
 
-    class Refusing(MemorySink):
-        def put(self, batch: SourceBatch) -> None:
-            if refuses == "sink":
-                refuse()
-            super().put(batch)
+    return call
 
-    task = watched(MemoryLog(pairs=pairs, end_offset=100), refuse if refuses == "source" else lambda: None)
-    with pytest.raises(RowsRefused):
-        TaskExecution(task, Refusing(tables)).run()
-    assert task.committed == {task.source_partition: 20}
-    assert list(tables.positions.values()) == [20]
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("localhost:1"), ForeignCluster("new", hint="other tables"), RowsRefused("no")]
+)
+@pytest.mark.parametrize("where", ["source", "sink"])
+def test_an_error_ends_the_run_and_stops_the_task(pairs: list[Any], error: Exception, where: str) -> None:
+    """It comes out as it is, and what was committed before it stays. What was read before it is committed, too, where
+    nothing can be read again of a topic that was created anew, and where good rows would wait until a person has
+    mended the batch behind them, whoever refuses it: transform or sink."""
+    tables, trouble = MemoryTables(), (None, None, None, error)
+    task = watched(MemoryLog(pairs=pairs, end_offset=100), failing(*trouble) if where == "source" else lambda: None)
+    sink = MemorySink(tables, refuses=iter(trouble if where == "sink" else ()))
+    with pytest.raises(type(error)):
+        TaskExecution(task, sink, policy=FlushPolicy(rows=20)).run()
+    reached = 20 if isinstance(error, Unreachable) else 30
+    assert list(tables.positions.values()) == [reached]
+    assert task.committed == {task.source_partition: reached}
+    assert task.is_stopped
 
 
 def test_progress_only_grows_and_ends_complete(pairs: list[Any]) -> None:
@@ -249,18 +205,17 @@ def test_nothing_spins_while_the_task_is_idle(pairs: list[Any]) -> None:
     stop, clock = threading.Event(), FakeClock(step=1)
     waits: list[float] = []
 
+    def watch(timeout_s: float) -> None:
+        waits.append(timeout_s)
+        if len(waits) == 12:
+            stop.set()
+
     class Idle(MemoryTask):
         def start(self, context: SourceTaskContext) -> None:
             super().start(context)
             assert context.stop is stop
 
-        def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
-            waits.append(timeout_s)
-            if len(waits) == 12:
-                stop.set()
-            return super().poll(timeout_s)
-
-    source = Idle(logs(pairs, 0, 10, 0), batch_rows=5, is_continuous=True)
+    source = Idle(logs(pairs, 0, 10, 0), batch_rows=5, is_continuous=True, watch=watch)
     summary = TaskExecution(source, MemorySink(MemoryTables()), policy=FlushPolicy(poll_s=90.0), clock=clock).run(stop)
     assert waits == [90.0] * 12
     assert summary.records_read == 10
@@ -337,64 +292,39 @@ def test_a_stop_with_a_backlog_makes_one_more_commit_at_most(pairs: list[Any]) -
     assert sorted(pa.concat_tables(tables.rows["state_records"])["offset"].to_pylist()) == list(range(10_000))
 
 
-def endless(pairs: list[Any]) -> MemoryTask:
-    return MemoryTask([MemoryLog(pairs=pairs, end_offset=100)], is_continuous=True)
+def no_files(*, is_classified: bool) -> Exception:
+    """EMFILE, whoever says so: a bare error, or one that was taken for a wrong configuration."""
+    error: Exception = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    if is_classified:
+        error, error.__cause__ = ConfigurationError("cannot read the options", hint="check the path"), error
+    return error
 
 
-def task_of(source: Callable[[], MemoryTask], sink: Callable[[], MemorySink], said: list[str]) -> TaskThread:
-    """A task that commits and tries again at once."""
+@pytest.mark.parametrize(
+    "error", [RetryableError("the storage is full"), no_files(is_classified=False), no_files(is_classified=True)]
+)
+def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any], error: Exception) -> None:
+    """Reading succeeds in every attempt and does not end the outage: the commit does. Too many open files pass, too."""
+    tables, said, left = MemoryTables(), list[str](), iter([error] * 4)
     plan: Any = SimpleNamespace(
         name="one",
-        source=SimpleNamespace(task=lambda _: source(), cluster_id=None, reads_logs=True),
-        sink=SimpleNamespace(task=lambda _: sink()),
+        source=SimpleNamespace(
+            task=lambda _: MemoryTask([MemoryLog(pairs=pairs, end_offset=100)], is_continuous=True),
+            cluster_id=None,
+            reads_logs=True,
+        ),
+        sink=SimpleNamespace(task=lambda _: MemorySink(tables, fails=left)),
         transforms=tuple,
         flush=FlushPolicy(interval_s=0.01, poll_s=0.01),
         errors=ErrorPolicy(longest_pause_s=0.01),
     )
-    return TaskThread(plan, 0, {}, lambda event, _: said.append(event))
-
-
-def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any]) -> None:
-    """Reading succeeds in every attempt and does not end the outage: the commit does."""
-    tables, said = MemoryTables(), list[str]()
-    left = iter(range(4))
-
-    class FullSink(MemorySink):
-        def flush(self) -> Commit:
-            if self.pending_rows and next(left, None) is not None:
-                raise RetryableError("the storage is full")
-            return super().flush()
-
-    thread = task_of(lambda: endless(pairs), lambda: FullSink(tables), said)
+    thread = TaskThread(plan, 0, {}, lambda event, _: said.append(event))
     thread.start()
     until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
     thread.request_stop()
     assert thread.join(30)
     assert said == ["outage_began", "outage_ended"]
-    assert thread.errors == {"RetryableError": 4}
-
-
-@pytest.mark.parametrize("is_classified", [False, True])
-def test_no_more_files_is_an_outage(pairs: list[Any], is_classified: bool) -> None:
-    """EMFILE passes, whoever says so: a bare error, or one that was taken for a wrong configuration."""
-    tables, said = MemoryTables(), list[str]()
-    left = iter(range(5))
-
-    class NoFiles(MemorySink):
-        def flush(self) -> Commit:
-            if self.pending_rows and next(left, None) is not None:
-                error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-                if is_classified:
-                    raise ConfigurationError("cannot read the options", hint="check the path") from error
-                raise error
-            return super().flush()
-
-    thread = task_of(lambda: endless(pairs), lambda: NoFiles(tables), said)
-    thread.start()
-    until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
-    thread.request_stop()
-    assert thread.join(30)
-    assert said == ["outage_began", "outage_ended"]
+    assert thread.errors == {type(error).__name__: 4}
 
 
 PARTITION = SourcePartition("state/c/t/0")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -19,62 +18,64 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
-from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
+from samples.memory_plugins import WORLD, MemorySinkConnector, MemorySource, MemoryWorld
+from samples.memory_source import MemoryLog, MemorySink, MemoryTask
 
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.contract import (
     Config,
-    SinkConnector,
-    SinkTask,
     SinkTaskContext,
     SourceConnector,
     SourceTask,
     SourceTaskContext,
 )
-from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
-from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.kafka.state.state_source import ShareGroupStateSource
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id
-from acktrail_plugins import testing
 from acktrail_plugins.parquet.parquet_sink import ParquetSink
 from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SinkSuite, SourceSuite, TransformSuite
 from acktrail_plugins.transforms import Filter, Mask, Route
 
+_TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
 _PAIRS = [(b"\x00\x09", b"")]
 """Records that no decoder knows: quarantined, with their offsets."""
 
 
-class _MemoryLogs(SourceConnector):
-    """Two logs in memory, a task for each if wanted."""
+class _InMemory(ConnectorSuite):
+    """A world for each test."""
 
-    description = "Logs in memory."
-    config_def: ClassVar[ConfigDef] = ConfigDef()
-    reads_logs = True
-    logs: ClassVar[list[MemoryLog]] = []
+    def prepare(self) -> None:
+        WORLD.append(MemoryWorld(logs=[MemoryLog(pairs=_PAIRS, partition=number) for number in range(2)]))
+        WORLD[-1].answers.set()
 
-    def task_configs(self, most: int) -> Sequence[Config]:
-        return [{"logs": [0, 1]}] if most == 1 else [{"logs": [0]}, {"logs": [1]}]
-
-    def task(self, config: Config) -> SourceTask:
-        return MemoryTask([self.logs[number] for number in config["logs"]], batch_rows=3, is_continuous=True)
+    def clean_up(self) -> None:
+        WORLD.pop()
 
 
-class TestMemorySource(SourceSuite):
+class _MemoryLogs(MemorySource):
+    """Without the keys that are to break a promise."""
+
+    config_def = ConfigDef([MemorySource.config_def.keys["memory.word"]])
+    part: ClassVar[type[MemoryTask]] = MemoryTask
+
+    def task(self, config: Config) -> Any:
+        own = [log for log in WORLD[-1].logs if log.partition in config["partitions"]]
+        return self.part(own, batch_rows=3, is_continuous=True)
+
+
+class TestMemorySource(_InMemory, SourceSuite):
     """The suite's own example of a source: logs with gaps of none."""
 
     connector_class = _MemoryLogs
     poll_s = 0.0
 
-    def prepare(self) -> None:
-        _MemoryLogs.logs = [MemoryLog(pairs=_PAIRS, partition=number) for number in range(2)]
-
     def write(self, count: int) -> None:
         for _ in range(count):
-            min(_MemoryLogs.logs, key=lambda log: log.end_offset).end_offset += 1
+            min(WORLD[-1].logs, key=lambda log: log.end_offset).end_offset += 1
 
 
 class _LookTask(SourceTask):
@@ -111,8 +112,10 @@ class MemoryLooks(SourceConnector):
     def task_configs(self, most: int) -> Sequence[Config]:
         return [{}]
 
+    part: ClassVar[type[_LookTask]] = _LookTask
+
     def task(self, config: Config) -> SourceTask:
-        return _LookTask()
+        return self.part()
 
 
 class TestMemoryLooks(ObservationSuite):
@@ -121,37 +124,25 @@ class TestMemoryLooks(ObservationSuite):
     connector_class = MemoryLooks
 
 
-class _MemorySinks(SinkConnector):
-    """Sinks onto one memory."""
+class _MemorySinks(MemorySinkConnector):
+    part: ClassVar[type[MemorySink]] = MemorySink
 
-    description = "Tables in memory."
-    config_def: ClassVar[ConfigDef] = ConfigDef()
-    tables: ClassVar[MemoryTables] = MemoryTables()
-
-    def task(self, context: SinkTaskContext) -> SinkTask:
-        return MemorySink(self.tables)
-
-    def positions(
-        self, connector: str, source_partitions: Sequence[SourcePartition]
-    ) -> Mapping[SourcePartition, Position]:
-        return {each: self.tables.positions[each] for each in source_partitions if each in self.tables.positions}
+    def task(self, context: SinkTaskContext) -> MemorySink:
+        return self.part(WORLD[-1].tables)
 
 
-class TestMemorySink(SinkSuite):
+class TestMemorySink(_InMemory, SinkSuite):
     """The sink that tests of sources use."""
 
     connector_class = _MemorySinks
 
-    def prepare(self) -> None:
-        _MemorySinks.tables = MemoryTables()
-
     def numbers(self, source_partition: SourcePartition) -> list[int]:
-        parts = _MemorySinks.tables.rows.get(self.table, [])
+        parts = WORLD[-1].tables.rows.get(self.table, [])
         rows = (row for part in parts for row in part.to_pylist())
         return sorted(row["number"] for row in rows if row["part"] == source_partition)
 
     def commits(self) -> int:
-        return _MemorySinks.tables.commits
+        return len(WORLD[-1].tables.commits)
 
 
 class TestDeltaSinkOfAnyRows(SinkSuite):
@@ -181,40 +172,21 @@ class TestDeltaSinkOfLogs(TestDeltaSinkOfAnyRows):
     table = "state_records"
 
     def partitions(self) -> Sequence[SourcePartition]:
-        return [_log(number)[0] for number in range(2)]
+        return [SourcePartition(f"memory/{_TOPIC}/{number}") for number in range(2)]
 
     def position_after(self, number: int) -> Position:
         return number
 
     def batch(self, source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
-        return _records(source_partition, first, end)
+        log = MemoryLog(
+            pairs=_PAIRS, topic_id=_TOPIC, partition=int(source_partition.rsplit("/", 1)[1]), end_offset=end
+        )
+        return log.batch(source_partition, first, end)
 
     def numbers(self, source_partition: SourcePartition) -> list[int]:
         rows = Tables(TablesConfig(uri=str(self.folder / "tables"))).read("state_records")
         partition = int(source_partition.rsplit("/", 1)[1])
         return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
-
-
-@cache
-def _log(partition: int) -> tuple[SourcePartition, MemoryLog]:
-    log = MemoryLog(pairs=_PAIRS, partition=partition)
-    return MemoryTask([log], cluster_id="memory").source_partition, log
-
-
-def _records(source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
-    _, log = _log(int(source_partition.rsplit("/", 1)[1]))
-    rows = decode_records(log.raw(first, end))
-    span = LogSpan(
-        topic_id=log.topic_id,
-        partition=log.partition,
-        first_offset=first if end > first else None,
-        last_offset=end - 1 if end > first else None,
-        records=rows.num_rows,
-        quarantined=rows.num_rows,
-        log_start_offset=0,
-        log_end_offset=end,
-    )
-    return SourceBatch(source_partition=source_partition, rows={"state_records": rows}, position=end, span=span)
 
 
 class TestStateSourceConfiguration(ConnectorSuite):
@@ -333,30 +305,6 @@ class _NeedsStart(MemoryTask):
         assert self.open
 
 
-@pytest.mark.parametrize(
-    ("task", "test"),
-    [
-        (_PositionBefore, "a_restart_at_every_position_gives_exactly_the_rest"),
-        (_PositionBefore, "restarts_lose_and_double_nothing"),
-        (_Forgets, "a_restart_at_every_position_gives_exactly_the_rest"),
-        (_Unequal, "a_restart_at_every_position_gives_exactly_the_rest"),
-        (_NeedsStart, "stop_needs_no_start_and_may_come_twice"),
-    ],
-)
-def test_a_source_that_breaks_a_promise_is_found(task: type[MemoryTask], test: str) -> None:
-    """The test that names the promise goes red."""
-
-    class Connector(_MemoryLogs):
-        def task(self, config: Any) -> MemoryTask:
-            return task([self.logs[number] for number in config["logs"]], batch_rows=3, is_continuous=True)
-
-    class Suite(TestMemorySource):
-        connector_class = Connector
-        patience_s = 0.2
-
-    _is_red(Suite(), test)
-
-
 class _Placed(_LookTask):
     """Its observations have a position."""
 
@@ -392,29 +340,6 @@ class _Deaf(_LookTask):
         found = super().poll(timeout_s)
         self.begins_at += 0.4
         return found
-
-
-@pytest.mark.parametrize(
-    ("task", "test"),
-    [
-        (_Placed, "each_run_is_seen_once_and_has_no_position"),
-        (_SameRuns, "each_run_is_seen_once_and_has_no_position"),
-        (_Twice, "each_run_is_seen_once_and_has_no_position"),
-        (_Deaf, "a_wait_ends_when_it_is_told_to"),
-    ],
-)
-def test_a_source_of_observations_that_breaks_a_promise_is_found(task: type[_LookTask], test: str) -> None:
-    """The test that names the promise goes red."""
-
-    class Connector(MemoryLooks):
-        def task(self, config: Any) -> _LookTask:
-            return task()
-
-    class Suite(TestMemoryLooks):
-        connector_class = Connector
-        patience_s = 0.3 if task is _Deaf else 5.0
-
-    _is_red(Suite(), test)
 
 
 class _Impatient(MemorySink):
@@ -453,24 +378,33 @@ class _Restless(MemorySink):
 
 
 @pytest.mark.parametrize(
-    ("sink", "test"),
+    ("suite", "broken", "test"),
     [
-        (_Impatient, "what_was_put_is_nowhere_before_the_flush"),
-        (_Blind, "a_second_writer_lands_nothing"),
-        (_Apart, "flush_commits_rows_and_positions"),
-        (_Apart, "restarts_lose_and_double_nothing"),
-        (_Restless, "idle_leaves_no_trace"),
+        (TestMemorySource, _PositionBefore, "a_restart_at_every_position_gives_exactly_the_rest"),
+        (TestMemorySource, _PositionBefore, "restarts_lose_and_double_nothing"),
+        (TestMemorySource, _Forgets, "a_restart_at_every_position_gives_exactly_the_rest"),
+        (TestMemorySource, _Unequal, "a_restart_at_every_position_gives_exactly_the_rest"),
+        (TestMemorySource, _NeedsStart, "stop_needs_no_start_and_may_come_twice"),
+        (TestMemoryLooks, _Placed, "each_run_is_seen_once_and_has_no_position"),
+        (TestMemoryLooks, _SameRuns, "each_run_is_seen_once_and_has_no_position"),
+        (TestMemoryLooks, _Twice, "each_run_is_seen_once_and_has_no_position"),
+        (TestMemoryLooks, _Deaf, "a_wait_ends_when_it_is_told_to"),
+        (TestMemorySink, _Impatient, "what_was_put_is_nowhere_before_the_flush"),
+        (TestMemorySink, _Blind, "a_second_writer_lands_nothing"),
+        (TestMemorySink, _Apart, "flush_commits_rows_and_positions"),
+        (TestMemorySink, _Apart, "restarts_lose_and_double_nothing"),
+        (TestMemorySink, _Restless, "idle_leaves_no_trace"),
     ],
 )
-def test_a_sink_that_breaks_a_promise_is_found(sink: type[MemorySink], test: str) -> None:
+def test_a_connector_that_breaks_a_promise_is_found(suite: Any, broken: Any, test: str) -> None:
     """The test that names the promise goes red."""
 
-    class Connector(_MemorySinks):
-        def task(self, context: Any) -> MemorySink:
-            return sink(self.tables)
+    class Connector(suite.connector_class):
+        part = broken
 
-    class Suite(TestMemorySink):
+    class Suite(suite):
         connector_class = Connector
+        patience_s = 0.2 if suite is TestMemorySource else 0.3 if broken is _Deaf else 5.0
 
     _is_red(Suite(), test)
 
@@ -486,7 +420,7 @@ def test_a_configuration_that_tells_secrets_is_found() -> None:
         def __init__(self, config: Mapping[str, Any]) -> None:
             """Nothing."""
 
-    class Suite(testing.ConnectorSuite):
+    class Suite(ConnectorSuite):
         connector_class = Plugin
 
     _is_red(Suite(), "secrets_are_passwords")

@@ -36,7 +36,7 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
 from acktrail.kafka.client.credentials import token_source
-from acktrail.kafka.client.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
+from acktrail.kafka.client.error_codes import error_for
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
 
 _LOG: Final = logging.getLogger("librdkafka")
@@ -279,13 +279,22 @@ class TargetTopics:
             )
 
     def _configs(self, name: str, creation: TopicCreation, own: Mapping[str, str]) -> dict[str, str]:
-        with ShareGroupAdmin(self._config) as admin:
-            (described,) = admin.topics([name])
-        if described.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-            self._create(name, creation, own)
-        elif described.error_code:
-            raise error_for(described.error_code, None, operation="DESCRIBE", kind="topic", name=name)
-        return self._described(name)
+        """Of a topic, which is made where it is missing. A broker learns of a new one a little later than the
+        controller that made it."""
+        resource, is_made = ConfigResource(RESOURCE_TOPIC, name), False
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                found = self._result(self._client.describe_configs([resource], request_timeout=self._timeout_s))
+                return {key: entry.value for key, entry in found.items()}
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                    raise self._failed(error, "DESCRIBE_CONFIGS", name) from None
+            if is_made:
+                time.sleep(_WAIT_S)
+            else:
+                self._create(name, creation, own)
+                is_made = True
 
     def _create(self, name: str, creation: TopicCreation, own: Mapping[str, str]) -> None:
         if creation.partitions is None:
@@ -296,23 +305,8 @@ class TargetTopics:
         try:
             self._result(self._client.create_topics([new], request_timeout=self._timeout_s))
         except KafkaException as error:
-            code = error.args[0].code()
-            if code != KafkaError.TOPIC_ALREADY_EXISTS:  # another writer was first
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another writer was first
                 raise self._failed(error, "CREATE", name) from None
-
-    def _described(self, name: str) -> dict[str, str]:
-        """A broker learns of a new topic a little later than the controller that made it."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            resource = ConfigResource(RESOURCE_TOPIC, name)
-            try:
-                found = self._result(self._client.describe_configs([resource], request_timeout=self._timeout_s))
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                    raise self._failed(error, "DESCRIBE_CONFIGS", name) from None
-                time.sleep(_WAIT_S)
-            else:
-                return {key: entry.value for key, entry in found.items()}
 
     def _result(self, answers: Mapping[Any, Any]) -> Any:
         (answer,) = answers.values()

@@ -138,8 +138,9 @@ class TopicSinkTask(SinkTask):
         by_table = {table: list(self._records(table, part, self._target.key_columns)) for table, part in rows.items()}
         for table, part in _gaps(batch).items():
             by_table[table] = list(self._records(table, part, ()))
-        if dead is not None and self._context.dead_letter_table is not None:
-            by_table[self._context.dead_letter_table] = list(self._dead_letters(self._context.dead_letter_table, dead))
+        letters = self._context.dead_letter_table
+        if dead is not None and letters is not None:
+            by_table[letters] = list(self._dead_letters(letters, dead))
         if not any(by_table.values()) and batch.position == (known if held is None else held.position):
             return
         if held is None:

@@ -19,7 +19,7 @@ from acktrail.connect.runtime.connector_config import PluginKind
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import InputError
 
-__all__ = ["WORLD", "MemoryWorld", "memory_plugins"]
+__all__ = ["WORLD", "MemorySinkConnector", "MemorySource", "MemoryWorld", "memory_plugins"]
 
 
 @dataclass(slots=True, kw_only=True)

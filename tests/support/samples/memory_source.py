@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,6 +64,26 @@ class MemoryLog:
         ]
         return pa.Table.from_arrays(columns, schema=RAW_RECORDS)
 
+    def batch(
+        self, source_partition: SourcePartition, first: int, end: int, gap_first: int | None = None
+    ) -> SourceBatch:
+        """The records at offsets `first` to before `end`, decoded; those from `gap_first` on were pruned before."""
+        rows = decode_records(self.raw(first, end))
+        has_gap = gap_first is not None and gap_first < first
+        span = LogSpan(
+            topic_id=self.topic_id,
+            partition=self.partition,
+            first_offset=first if end > first else None,
+            last_offset=end - 1 if end > first else None,
+            records=rows.num_rows,
+            quarantined=pc.sum(pc.not_equal(rows["decode_status"], "decoded")).as_py() or 0,
+            log_start_offset=self.start_offset,
+            log_end_offset=self.end_offset,
+            gap_first=gap_first if has_gap else None,
+            gap_last=first - 1 if has_gap else None,
+        )
+        return SourceBatch(source_partition=source_partition, rows={"state_records": rows}, position=end, span=span)
+
     def _times(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         plain = 1_700_000_000_000 + offsets
         own = [n for n, offset in enumerate(offsets.tolist()) if offset in self.times] if self.times else []
@@ -70,64 +91,9 @@ class MemoryLog:
         return plain
 
 
-class _LogReading:
-    """Reads a `MemoryLog` in batches of `batch_rows`; bounded by the end it sees at start unless `is_continuous`."""
-
-    def __init__(self, cluster_id: str, log: MemoryLog, *, batch_rows: int, is_continuous: bool) -> None:
-        self._log = log
-        self.source_partition = SourcePartition(f"{cluster_id}/{log.topic_id}/{log.partition}")
-        self._batch_rows = batch_rows
-        self._is_continuous = is_continuous
-        self._next: int | None = None
-        self._end = 0
-
-    def start(self, position: Position | None) -> None:
-        assert position is None or isinstance(position, int)
-        self._next = self._log.start_offset if position is None else position
-        self._end = self._log.end_offset
-
-    def read(self) -> SourceBatch | None:
-        first = self._position()
-        start = max(first, self._log.start_offset)
-        end = min(start + self._batch_rows, self._limit())
-        if end <= first:
-            return None
-        self._next = max(end, start)
-        return self._batch(first, start, self._next)
-
-    @property
-    def is_finished(self) -> bool:
-        return not self._is_continuous and self._position() >= self._limit()
-
-    def _position(self) -> int:
-        if self._next is None:
-            raise RuntimeError("a task is polled only after its start")
-        return self._next
-
-    def _limit(self) -> int:
-        return self._log.end_offset if self._is_continuous else self._end
-
-    def _batch(self, first: int, start: int, end: int) -> SourceBatch:
-        rows = decode_records(self._log.raw(start, end))
-        span = LogSpan(
-            topic_id=self._log.topic_id,
-            partition=self._log.partition,
-            first_offset=start if end > start else None,
-            last_offset=end - 1 if end > start else None,
-            records=rows.num_rows,
-            quarantined=pc.sum(pc.not_equal(rows["decode_status"], "decoded")).as_py() or 0,
-            log_start_offset=self._log.start_offset,
-            log_end_offset=self._log.end_offset,
-            gap_first=first if start > first else None,
-            gap_last=start - 1 if start > first else None,
-        )
-        return SourceBatch(
-            source_partition=self.source_partition, rows={"state_records": rows}, position=end, span=span
-        )
-
-
 class MemoryTask(SourceTask):
-    """One source partition for each log; a poll gives a batch of the next one that has any."""
+    """One source partition for each log, read in batches of `batch_rows`; a poll gives one of the next log that has
+    any. Bounded by the ends that it sees at start unless `is_continuous`. `watch` gets how long each poll may take."""
 
     def __init__(
         self,
@@ -136,28 +102,33 @@ class MemoryTask(SourceTask):
         cluster_id: str = "memory",
         batch_rows: int = 10_000,
         is_continuous: bool = False,
+        watch: Callable[[float], None] = lambda _: None,
     ) -> None:
-        self._logs = [_LogReading(cluster_id, log, batch_rows=batch_rows, is_continuous=is_continuous) for log in logs]
-        self._first = self._logs[0]
+        self._logs = {SourcePartition(f"{cluster_id}/{log.topic_id}/{log.partition}"): log for log in logs}
+        self.source_partition = next(iter(self._logs))
+        self._batch_rows, self._is_continuous, self._watch = batch_rows, is_continuous, watch
+        self._next: dict[SourcePartition, int] = {}
+        self._ends: dict[SourcePartition, int] = {}
         self.is_stopped = False
         self.committed: dict[SourcePartition, Position] = {}
 
-    @property
-    def source_partition(self) -> SourcePartition:
-        """The first log's."""
-        return self._first.source_partition
-
     def start(self, context: SourceTaskContext) -> None:
-        for log in self._logs:
-            log.start(context.position(log.source_partition))
+        for name, log in self._logs.items():
+            position = context.position(name)
+            assert position is None or isinstance(position, int)
+            self._next[name] = log.start_offset if position is None else position
+            self._ends[name] = log.end_offset
 
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
-        for log in self._logs:
-            batch = log.read()
-            if batch is not None:
-                self._logs.remove(log)
-                self._logs.append(log)
-                return [batch]
+        self._watch(timeout_s)
+        for name, log in self._logs.items():
+            first = self._next[name]
+            start = max(first, log.start_offset)
+            end = min(start + self._batch_rows, self._limit(name))
+            if end > first:
+                self._next[name] = max(end, start)
+                self._logs[name] = self._logs.pop(name)  # the others come first
+                return [log.batch(name, start, self._next[name], gap_first=first)]
         return ()
 
     def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
@@ -166,13 +137,18 @@ class MemoryTask(SourceTask):
     def stop(self) -> None:
         self.is_stopped = True
 
+    def _limit(self, name: SourcePartition) -> int:
+        return self._logs[name].end_offset if self._is_continuous else self._ends[name]
+
     @property
     def is_finished(self) -> bool:
-        return all(log.is_finished for log in self._logs)
+        ended, count = self.partitions
+        return not self._is_continuous and ended == count
 
     @property
     def partitions(self) -> tuple[int, int]:
-        return sum(log.is_finished for log in self._logs), len(self._logs)
+        ended = 0 if self._is_continuous else sum(self._next[name] >= self._ends[name] for name in self._logs)
+        return ended, len(self._logs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,14 +157,22 @@ class MemoryTables:
 
     rows: dict[str, list[pa.Table]] = field(default_factory=dict)
     positions: dict[SourcePartition, Position] = field(default_factory=dict)
-    commits: int = 0
+    commits: list[Commit] = field(default_factory=list)
+    """Those that wrote something."""
 
 
 class MemorySink(SinkTask):
-    """Keeps batches in `tables`."""
+    """Keeps batches in `tables`. What `refuses` and `fails` give is raised by the next put, and by the next flush that
+    has rows; None: nothing is."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        self._tables = tables
+    def __init__(
+        self,
+        tables: MemoryTables,
+        *,
+        refuses: Iterable[Exception | None] = (),
+        fails: Iterable[Exception | None] = (),
+    ) -> None:
+        self._tables, self._refuses, self._fails = tables, iter(refuses), iter(fails)
         self._pending: list[SourceBatch] = []
         self._committed: dict[SourcePartition, Position | None] = {}
 
@@ -196,33 +180,43 @@ class MemorySink(SinkTask):
         return self._committed.setdefault(source_partition, self._tables.positions.get(source_partition))
 
     def put(self, batch: SourceBatch) -> None:
-        if self.pending_rows_of(batch) or batch.position != self._reached(batch.source_partition):
+        _raise_next(self._refuses)
+        if _rows_of([batch]) or batch.position != self._reached(batch.source_partition):
             self._pending.append(batch)
-
-    @staticmethod
-    def pending_rows_of(batch: SourceBatch) -> int:
-        return sum(rows.num_rows for rows in batch.rows.values())
 
     @property
     def pending_rows(self) -> int:
-        return sum(map(self.pending_rows_of, self._pending))
+        return _rows_of(self._pending)
 
     def flush(self) -> Commit:
+        if self.pending_rows:
+            _raise_next(self._fails)
         pending, self._pending = self._pending, []
         positions = {batch.source_partition: batch.position for batch in pending if batch.position is not None}
         if any(self._tables.positions.get(each) != self._committed.get(each) for each in positions):
             self._committed.clear()
             raise ConcurrentCommit("another writer moved a position first")
-        rows: dict[str, int] = {}
+        rows: Counter[str] = Counter()
         for batch in pending:
             for name, table in batch.rows.items():
                 self._tables.rows.setdefault(name, []).append(table)
-                rows[name] = rows.get(name, 0) + table.num_rows
+                rows[name] += table.num_rows
         self._tables.positions |= positions
         self._committed |= positions
-        self._tables.commits += bool(pending)
-        return Commit(rows=rows, positions=positions)
+        commit = Commit(rows=dict(rows), positions=positions)
+        self._tables.commits += [commit] if pending else []
+        return commit
 
     def _reached(self, source_partition: SourcePartition) -> Position | None:
         own = (batch.position for batch in reversed(self._pending) if batch.source_partition == source_partition)
         return next(own, self.position(source_partition))
+
+
+def _rows_of(batches: Sequence[SourceBatch]) -> int:
+    return sum(rows.num_rows for batch in batches for rows in batch.rows.values())
+
+
+def _raise_next(errors: Iterator[Exception | None]) -> None:
+    error = next(errors, None)
+    if error is not None:
+        raise error

@@ -16,8 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from demo.fault_library.alerts import alerts_of  # of the tests
 
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, RULE_BY_ID, QualitySeverity
 from acktrail_demo.faults.library import FAULTS, StateFault
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -11,8 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from acktrail.model.rules.catalogue import RULES_BY_SUBJECT
-from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
+from acktrail.model.rules.catalogue import RULES_BY_SUBJECT, QualityRule, QualitySeverity
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs/rules.md"

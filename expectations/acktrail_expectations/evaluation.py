@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from acktrail.model.rules.catalogue import QUALITY_RULES
-from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
+from acktrail.model.rules.catalogue import QUALITY_RULES, QualityRule, QualitySeverity
 from acktrail_expectations.frames.frame_columns import BATCH_RULES
 from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.schemas.table_schemas import QUALITY_RESULTS
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import QualitySeverity
 from acktrail.tables.delta.store import Tables
 
 EXAMPLES: Final = 3

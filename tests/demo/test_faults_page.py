@@ -12,8 +12,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tools"))
 import pytest
 import write_faults  # a program of the folder `tools`
 
-from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES
-from acktrail.model.rules.quality_rule import QualityRule
+from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, QualityRule
 from acktrail_demo.faults.library import FAULTS, parse_faults
 
 ROOT = Path(__file__).parents[2]

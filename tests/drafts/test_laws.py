@@ -35,8 +35,7 @@ from acktrail.errors import InputError
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, prune_state_batches
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.replay import Policy, replay
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.model.share_partition import GroupId
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_logs import head_index, replay_back_chains, replay_checkpoint_log, replay_control_log

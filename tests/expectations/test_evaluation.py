@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from acktrail.model.rules.catalogue import QUALITY_RULES
-from acktrail.model.rules.quality_rule import Condition, QualitySeverity
+from acktrail.model.rules.catalogue import QUALITY_RULES, Condition, QualitySeverity
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck, check_of, evaluate
 from acktrail_expectations.results import (

@@ -35,8 +35,7 @@ from state_topics.coordinator_log import Coordinator, batch, everyday, share_par
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.evaluation import checks_of

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.record_history import OffsetRanges
 
 ranges = st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda drawn: (drawn[0], sum(drawn)))
 deeds = st.lists(st.tuples(st.booleans(), ranges), max_size=12)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
-from acktrail.model.rules.quality_rule import Condition, QualityRule
+from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, Condition, QualityRule
 
 
 def test_no_two_rules_have_one_id() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.share_dead_letters import DeadLetterDoubt, doubted, match_dead_letters
+from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt, doubted, match_dead_letters
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
 OFFSETS = st.lists(st.integers(0, 40), max_size=20)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import KEYS, coordinator_logs
 
-from acktrail.model.offset_ranges import joined
+from acktrail.model.record_history import joined
 from acktrail.model.records import StateRecord
 from acktrail.model.status_changes import OffsetStatusKind, StatusChange
 from acktrail.reconcile.past.settled_history import SettledCounts, by_share_partition, settled_counts, settled_filter

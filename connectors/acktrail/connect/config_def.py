@@ -16,8 +16,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
+from acktrail.branches import PackageData
 from acktrail.errors import ConfigurationError, InvalidConfiguration
-from acktrail.model.package_data import PackageData
 from acktrail.secrets import is_secret_name
 
 HIDDEN: Final = "[hidden]"

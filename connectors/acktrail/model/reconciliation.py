@@ -11,7 +11,7 @@ offset + delivery complete count, which is log end - lag on the described side. 
 not in the response, but is between the log ends listed before the first and after the second description (the order of
 ``broker.offsets_source``): equal log ends make the comparison exact, a growing log widens it, and no alarm is false.
 
-The first rule that applies decides. ``RULES`` has them in this order, each with its sentence;
+The first rule that applies decides. ``rules/verdicts.toml`` has them in this order, each with its sentence;
 ``reconcile.verdict_rows`` applies them to many share partitions at once:
 
 =================  ====================================================================================================
@@ -36,10 +36,14 @@ match              otherwise, also when neither side knows a start offset (not i
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
+
+from acktrail.model import rules
 
 
 class Completeness(StrEnum):
@@ -79,58 +83,10 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-_NO_RIGHT: Final = "DESCRIBE on the group or its topics was missing"
-_STARTS: Final = "replayed {start}, described {described}"
-_LEAST: Final = "replayed progress {progress}, described at least {least}"
-_MOST: Final = "replayed progress {progress}, described at most {most}"
-_RESET: Final = "its start offset was set while the state topic was read: "
 RULES: Final[Mapping[str, tuple[Verdict, str]]] = MappingProxyType(
     {
-        "refused_before": (Verdict.NOT_AUTHORIZED, _NO_RIGHT + " before the export{said_before}"),
-        "refused_after": (Verdict.NOT_AUTHORIZED, _NO_RIGHT + " after the export{said_after}"),
-        "topic_refused": (
-            Verdict.NOT_AUTHORIZED,
-            "DESCRIBE on its topic is missing: brokers leave its share partitions out",
-        ),
-        "incomplete": (Verdict.UNKNOWN, "{incomplete}"),
-        "failed_before": (Verdict.UNKNOWN, "the description before the export failed: {error_before}"),
-        "no_group_before": (Verdict.UNKNOWN, "the group could not be described before the export"),
-        "failed_after": (Verdict.UNKNOWN, "the description after the export failed: {error_after}"),
-        "no_group_after": (Verdict.UNKNOWN, "the group could not be described after the export"),
-        "appeared": (Verdict.MATCH, "it appeared while the state topic was read"),
-        "vanished": (Verdict.MATCH, "it vanished while the state topic was read"),
-        "missing": (Verdict.MISSING_STATE, "described with {start_before}, but the state topic holds nothing of it"),
-        "group_gone": (Verdict.ORPHAN_STATE, "durable state of a group that does not exist"),
-        "topic_gone": (Verdict.ORPHAN_STATE, "durable state of a topic that was {topic_status}"),
-        "not_in_group": (Verdict.ORPHAN_STATE, "durable state that its group does not list"),
-        "initialized": (
-            Verdict.UNKNOWN,
-            "it was initialized while the state topic was read, and its group does not list it yet",
-        ),
-        "topic_unseen": (
-            Verdict.UNKNOWN,
-            "no topic of this id is visible: it is gone, or DESCRIBE on it is missing",
-        ),
-        "group_changed": (
-            Verdict.UNKNOWN,
-            "its group was created or deleted while the state topic was read",
-        ),
-        "reset": (Verdict.UNKNOWN, _RESET + _STARTS),
-        "reset_behind": (Verdict.UNKNOWN, _RESET + _LEAST),
-        "reset_ahead": (Verdict.UNKNOWN, _RESET + _MOST),
-        "start_behind": (Verdict.LIVE_AHEAD, _STARTS),
-        "progress_behind": (Verdict.LIVE_AHEAD, _LEAST),
-        "start_ahead": (Verdict.DURABLE_AHEAD, _STARTS),
-        "progress_ahead": (Verdict.DURABLE_AHEAD, _MOST),
-        "past_log_end": (Verdict.PAST_LOG_END, "the state ends at offset {end_offset}, the log at {log_end}"),
-        "before_log_start": (
-            Verdict.BEFORE_LOG_START,
-            "start offset {first_unfinished_offset}, the log starts at {log_start}",
-        ),
-        "neither": (Verdict.MATCH, "neither durable nor described"),
-        "not_initialized": (Verdict.MATCH, "not initialized on either side"),
-        "no_lag": (Verdict.MATCH, _STARTS + "; lag not known"),
-        "agreement": (Verdict.MATCH, _STARTS),
+        rule["name"]: (Verdict(rule["verdict"]), rule["reason"])
+        for rule in tomllib.loads(files(rules).joinpath("verdicts.toml").read_text("utf-8"))["rule"]
     }
 )
 """The verdict of each rule, and its reason with the names of texts."""

@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, INSTANT, TABLES
 from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches
+from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
-from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
+from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.derived_columns import STATE_RULES
 from acktrail.reconcile.observed_run import Coverage, Observation

@@ -28,7 +28,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.derived_columns import StateBatches, int64, is_large
 from acktrail.reconcile.observed_run import PHASES, Coverage, Descriptions, Observation
 from acktrail.reconcile.partition_replay import REPLAYED
-from acktrail.replay.rule_reasons import rule_reasons
+from acktrail.replay.queue_windows import rule_reasons
 
 RECONCILED: Final = pa.schema(
     [

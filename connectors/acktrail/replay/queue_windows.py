@@ -47,7 +47,9 @@ them at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from string import Formatter
 from typing import Any, Final
 
 import numpy as np
@@ -68,7 +70,6 @@ from acktrail.model.queue_status import (
     QueueStatus,
 )
 from acktrail.model.reconciliation import Completeness, Verdict
-from acktrail.replay.rule_reasons import rule_reasons
 
 CONTEXT: Final = schema(
     (STRING, "previous_status"),
@@ -368,3 +369,34 @@ def _text_of(numbers: _Numbers, texts: dict[str, Any], name: str, rows: pa.Array
         return pa.array(numbers[name]).take(rows).cast(pa.string())
     found = texts[name].take(rows)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+TextOf = Callable[[str, pa.Array], pa.Array]
+"""What a name stands for in some rows, as texts."""
+
+
+def rule_reasons(chosen: Int64Array, templates: Sequence[str], text_of: TextOf) -> pa.Array:
+    """The template that is `chosen` for each row, with the texts of the row in place of the names in it.
+
+    >>> stuck = pa.array([7, 9]).cast(pa.string())
+    >>> rule_reasons(np.array([1, 0]), ["fine", "stays at {start}"], lambda _, rows: stuck.take(rows)).to_pylist()
+    ['stays at 7', 'fine']
+    """
+    order = np.argsort(chosen, kind="stable")
+    bounds = np.searchsorted(chosen[order], np.arange(len(templates) + 1))
+    found = [pa.array([], pa.string())]
+    for template, begin, end in zip(templates, bounds, bounds[1:], strict=False):
+        if begin < end:
+            found.append(_filled(template, pa.array(order[begin:end]), text_of))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return pa.concat_arrays(found).take(pa.array(places))
+
+
+def _filled(template: str, rows: pa.Array, text_of: TextOf) -> pa.Array:
+    pieces: list[pa.Array] = []
+    for literal, name, _, _ in Formatter().parse(template):
+        pieces.append(pa.repeat(literal, len(rows)))
+        if name is not None:
+            pieces.append(text_of(name, rows))
+    return pc.binary_join_element_wise(*pieces, "") if pieces else pa.repeat("", len(rows))

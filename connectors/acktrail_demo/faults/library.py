@@ -13,10 +13,9 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.model.package_data import PackageData, check_names
+from acktrail.branches import PackageData, check_names
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.model.share_partition import SharePartition
 from acktrail.plain_tables import printable, table
 from acktrail.tables.delta.store import Tables

@@ -16,7 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
-from acktrail.model.offset_ranges import RecordCounter, Span
+from acktrail.model.record_history import RecordCounter, Span
 from acktrail.times import instant_text, utc_text
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from drivers.sent_messages import FACTORY, FILE, messages
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
 from acktrail_demo.faults.library import faults_on

@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail_demo.faults.library import StateFault
 
 _OF_RULES: Final = MappingProxyType(

@@ -19,8 +19,7 @@ from view.alert_cases import case, needs_promtool, promtool
 from acktrail.branches import loaded
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
-from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.view.finding_rows import open_findings
 from acktrail.view.run_messages import Notification, send_changes

@@ -12,9 +12,8 @@ from samples.dead_letters import headers_of
 from state_topics.segment_bytes import header_bytes
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dead_letter_headers import read_dead_letter
+from acktrail.format.wire.dead_letter_headers import ShareDeadLetter, read_dead_letter
 from acktrail.format.wire.record_batch import record_headers
-from acktrail.model.share_dead_letters import ShareDeadLetter
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 LETTERS = st.builds(

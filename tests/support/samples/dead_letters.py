@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acktrail.model.share_dead_letters import ShareDeadLetter
+from acktrail.format.wire.dead_letter_headers import ShareDeadLetter
 
 __all__ = ["headers_of"]
 

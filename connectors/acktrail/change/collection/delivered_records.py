@@ -29,7 +29,7 @@ from acktrail.errors import AcktrailError, ForeignCluster
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import Batch, BatchKind, LogStretch, read_batches
-from acktrail.model.offset_ranges import RecordCounter, Span, joined
+from acktrail.model.record_history import RecordCounter, Span, joined
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import instant_text
 

@@ -15,7 +15,7 @@ from acktrail.change.verification.partition_outcome import Seen
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
-from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.record_history import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 
 _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]

@@ -12,8 +12,8 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot, json_line
-from acktrail.model.share_dead_letters import DeadLetterDoubt
 from acktrail.plain_tables import printable, table
+from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt
 from acktrail.times import duration_ms, instant_text, time_ms
 from acktrail.view import history_text
 

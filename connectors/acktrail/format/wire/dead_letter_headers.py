@@ -1,4 +1,4 @@
-"""Headers of a record in a dead-letter topic of share groups, as a broker of Kafka 4.4 writes them (KIP-1191).
+"""Dead letters of share groups as a broker of Kafka 4.4 writes them: headers of a record, and its topic (KIP-1191).
 
 All values are UTF-8 text, numbers in decimal. Topic, partition, offset and group are always there; delivery count and
 message only where the broker knows them. A copied record has no headers of its own.
@@ -8,19 +8,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.format.wire.record_batch import record_headers
-from acktrail.model.share_dead_letters import ShareDeadLetter
 
+TOPIC_OF_GROUP: Final = "errors.deadletterqueue.topic.name"
+"""The configuration of a share group that names its dead-letter topic."""
+TOPIC_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+"""The configuration of a broker with which the name of every dead-letter topic has to begin."""
 PREFIX: Final = b"__dlq.errors."
 _TOPIC, _PARTITION, _OFFSET, _GROUP = "topic", "partition", "offset", "group"
 _COUNT, _MESSAGE = "delivery.count", "message"
 _KNOWN: Final = frozenset({_TOPIC, _PARTITION, _OFFSET, _GROUP, _COUNT, _MESSAGE})
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _PART: Final = "headers"
+
+
+def dropped_letters(topic: str | None, prefix: str | None) -> str | None:
+    """Why brokers drop the dead letters of a group that names `topic`; None: they do not, or `prefix` is not known.
+    They archive the records all the same (Kafka class ``ShareGroupDLQStateManager``)."""
+    if not topic or prefix is None or topic.startswith(prefix):
+        return None
+    return f"dead letters are dropped: the topic {topic!r} does not begin with {prefix!r}, the brokers' {TOPIC_PREFIX}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareDeadLetter:
+    """What a broker wrote of a record that a share group gave up: the record's address, by the topic's name (its id
+    where the broker did not know a name), and why. `delivery_count` and `message` None: the broker did not write it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    delivery_count: int | None = None
+    message: str | None = None
 
 
 class DeadLetterStatus(StrEnum):

@@ -17,7 +17,13 @@ from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import InputError, UnsupportedRecord
 from acktrail.format.columns.decoding.batch_columns import columns_with_headers
 from acktrail.format.columns.schemas.table_schemas import DEAD_LETTER_RECORDS
-from acktrail.format.wire.dead_letter_headers import DeadLetterStatus, read_dead_letter
+from acktrail.format.wire.dead_letter_headers import (
+    TOPIC_OF_GROUP,
+    TOPIC_PREFIX,
+    DeadLetterStatus,
+    dropped_letters,
+    read_dead_letter,
+)
 from acktrail.kafka.acl_probes import missing_rights
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import error_for
@@ -26,7 +32,6 @@ from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.log_task import TopicTask, record_gauges
 from acktrail.kafka.source_connectors import LOG_KEYS, ClusterSource, LogSource
 from acktrail.model.acls import Purpose, needed
-from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 
 _TABLE: Final = "dead_letter_records"
 _TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")

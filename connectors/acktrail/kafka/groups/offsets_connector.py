@@ -23,6 +23,7 @@ from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, betwee
 from acktrail.connect.contract import Config, Gauge
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
 from acktrail.format.columns.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
+from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
 from acktrail.kafka.descriptions import (
@@ -37,7 +38,6 @@ from acktrail.kafka.descriptions import (
 from acktrail.kafka.groups.group_requests import broker_config
 from acktrail.kafka.source_connectors import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
 from acktrail.model.acls import Acl, Purpose
-from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.model.share_dead_letters import DeadLetterCounts, DeadLetterDoubt, doubted, match_dead_letters
+from acktrail.model.record_history import OffsetRanges
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import HistoryCompleteness
 from acktrail.reconcile.past.history_reader import HistoryReader, TopicName
@@ -18,6 +19,41 @@ from acktrail.tables.delta.table_snapshot import all_of
 _TABLE: Final = "dead_letter_records"
 _LETTER: Final = ("dlq_topic", "dlq_partition", "dlq_offset", "timestamp_ms", "delivery_count", "message")
 _LOG: Final = ("dlq_topic_id", "dlq_topic", "dlq_partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterCounts:
+    """Numbers of one share partition: archived = with_record + without_record, and records = with_record + not_archived
+    + repeated. `records` are dead-letter records, `repeated` those beyond the first of an offset, the others are
+    offsets. None: not known."""
+
+    archived: int | None
+    records: int
+    repeated: int
+    with_record: int | None
+    without_record: int | None
+    not_archived: int | None
+
+
+class DeadLetterDoubt(StrEnum):
+    """Why a number of ``DeadLetterCounts`` is not known; beside a doubt the others are lower bounds."""
+
+    HISTORY = "history"
+    """State records are missing: a record that is not seen as archived may be."""
+    LETTERS = "letters"
+    """Dead-letter records are missing, or none of the group is exported: an archived record may have one."""
+    TOPIC = "topic"
+    """Several topics had the name, one after the other: dead-letter records are of one of them."""
+    NAME = "name"
+    """No listing of topics had the name: whose archived offsets to compare with is not known."""
+
+
+_NOT_KNOWN: Final = {
+    DeadLetterDoubt.HISTORY: ("not_archived",),
+    DeadLetterDoubt.LETTERS: ("without_record",),
+    DeadLetterDoubt.TOPIC: ("with_record", "without_record", "not_archived"),
+    DeadLetterDoubt.NAME: ("archived", "with_record", "without_record", "not_archived"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,3 +205,31 @@ class DeadLetterReader:
         return PartitionLetters(
             topic=topic.topic, topic_id=topic_id, partition=partition, counts=counts, doubts=tuple(doubts)
         )
+
+
+def doubted(counts: DeadLetterCounts, doubts: Collection[DeadLetterDoubt]) -> DeadLetterCounts:
+    """`counts` without the numbers that `doubts` leave unknown."""
+    unknown: dict[str, Any] = dict.fromkeys(name for doubt in doubts for name in _NOT_KNOWN[doubt])
+    return replace(counts, **unknown)
+
+
+def match_dead_letters(archived: Iterable[tuple[int, int]], offsets: Iterable[int]) -> DeadLetterCounts:
+    """Compare `archived`, ranges of offsets with both ends inclusive that may overlap, with the `offsets` of
+    dead-letter records, each in any order.
+
+    Cost: O((r + d) log r) for r ranges and d records, however long the ranges are.
+    """
+    ranges, letters = OffsetRanges(), list(offsets)
+    for first, last in archived:
+        ranges.add(first, last)
+    distinct = set(letters)
+    found = sum(not any(ranges.outside(offset, offset)) for offset in distinct)
+    total = sum(last - first + 1 for first, last in ranges)
+    return DeadLetterCounts(
+        archived=total,
+        records=len(letters),
+        repeated=len(letters) - len(distinct),
+        with_record=found,
+        without_record=total - found,
+        not_archived=len(distinct) - found,
+    )

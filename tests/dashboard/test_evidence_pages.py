@@ -70,14 +70,17 @@ def test_no_topic_id_stands_for_a_name(site: Site) -> None:
 
 
 def test_samples_are_as_the_jobs_leave_tables(site: Site) -> None:
-    """Rules are in the catalogue, subjects are keys, and the counts of a run are those of its results: else pictures
-    and pages show what no cluster has."""
+    """Rules and severities are those of the catalogue, subjects are keys, and the counts of a run are those of its
+    results: else pictures and pages show what no cluster has."""
     results, sample = site.tables.rows("quality_results"), sample_run()
     rules = {row["rule"] for row in site.tables.rows("findings")} | {row["expectation"] for row in results}
     rules |= {*sample.findings["rule"].to_pylist(), *sample.quality_results["expectation"].to_pylist()}
     assert rules <= RULE_BY_ID.keys()
+    for row in [*results, *sample.quality_results.to_pylist()]:
+        assert row["severity"] == RULE_BY_ID[row["expectation"]].severity.value
     for row in [*site.tables.rows("findings"), *sample.findings.to_pylist()]:
         assert row["subject"] == f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
+        assert row["severity"] == RULE_BY_ID[row["rule"]].severity.value
 
 
 def test_filters_are_in_the_address(site: Site) -> None:

@@ -1,7 +1,9 @@
-"""Counts after a gap or an unreadable record: never smaller than the truth without saying so."""
+"""Counts after a gap or an unreadable record: never smaller than the truth without saying so. What the history no
+longer has: an answer names it, and never passes for the whole."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +11,21 @@ import pytest
 from drivers.command_line import Done, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_id, update
 from samples.coordinator_random_logs import coordinator_logs
 from samples.history_tables import build
 
 from acktrail.model.records import StateRecord
+from acktrail.model.status_changes import UnknownReason
 from acktrail.reconcile.past.history_reader import HistoryReader
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
+from acktrail.times import instant_text
 
 KEY = key_of("g")
 FOR_EVER = "36500d"
+DROPPED_KEY = key_of("fraud", 2)
+KEEP_MS = 1_000
+AT_ONCE = MaintenancePolicy(keep_ms=KEEP_MS, vacuum_after_ms=0)
 
 
 def world_with(folder: Path, *, gap: bool = False, unreadable: bool = False) -> World:
@@ -135,3 +143,124 @@ def _archived_by_ms(world: World) -> dict[tuple[Any, int], int]:
 
 def _total(counts: dict[tuple[Any, int], int], key: Any) -> int:
     return sum(number for (own, _), number in counts.items() if own == key)
+
+
+class CountedWorld(World):
+    """Its ranges have every count, as an exporter's."""
+
+    def _range(self, *arguments: Any) -> dict[str, Any]:
+        found = super()._range(*arguments)
+        return {**found, "records_decoded": found["records_read"], "records_quarantined": 0}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> World:
+    """Eight records of one share partition, a ms apart: 0 creates it, 1 to 5 acknowledge its offsets one by one, 5
+    archives offset 7 as well, 6 is a snapshot that starts at 3, 7 acknowledges offset 9."""
+    found = CountedWorld(tmp_path / "tables", state_partitions=1)
+    found.topics[topic_id(2)] = Topic(name="payments", partitions={0: (0, 50)})
+    found.write(snapshot(DROPPED_KEY, 0, snapshot_epoch=0))
+    for offset in range(4):
+        found.write(update(DROPPED_KEY, 0, 0, (batch(offset, offset, 2, 1),)))
+    found.write(update(DROPPED_KEY, 0, 0, (batch(4, 4, 2, 1), batch(7, 7, 4, 5))))
+    found.write(snapshot(DROPPED_KEY, 3, (batch(3, 4, 2, 1), batch(7, 7, 4, 5))))
+    found.write(update(DROPPED_KEY, 3, 0, (batch(9, 9, 2, 1),)))
+    found.observe("r1")
+    return found
+
+
+def drop(kept: World, before: int) -> None:
+    """Drop what is older than state record `before`."""
+    maintain(kept.config, AT_ONCE, now_ms=WRITTEN_MS + before + KEEP_MS)
+
+
+def told(kept: World, capsys: pytest.CaptureFixture[str], *arguments: str | int) -> dict[str, Any]:
+    return run(capsys, *map(str, arguments), "--tables", kept.config.uri, "--json").answer
+
+
+def life(kept: World, capsys: pytest.CaptureFixture[str], offset: int) -> dict[str, Any]:
+    (found,) = told(kept, capsys, "record", "show", "fraud", "payments", 0, offset)["lives"]
+    return dict(found)
+
+
+def reasons(of: dict[str, Any]) -> list[str]:
+    return [each["reason"] for each in of["not_known"]]
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("offset", "status", "conclusion"),
+    [
+        (0, ("below_start", None), "below the start offset"),  # acknowledged, dropped; passed, kept
+        (4, ("recorded", "acknowledged"), "acknowledged, delivery count 1"),  # all its changes are dropped
+        (7, ("recorded", "archived"), "archived, delivery count 5"),
+        (9, ("recorded", "acknowledged"), "acknowledged, delivery count 1, since state record 0:7"),
+        (20, ("unrecorded", None), "nothing recorded; what happened before"),
+    ],
+)
+def test_a_record_whose_history_was_dropped(
+    kept: World, capsys: pytest.CaptureFixture[str], offset: int, status: tuple[str, str | None], conclusion: str
+) -> None:
+    """It has the status that it had before the maintenance, and the time before which changes are not kept; it is
+    neither "never seen" nor "never in scope"."""
+    build(kept.tables)
+    (before,) = (each for each in life(kept, capsys, offset)["intervals"] if each["until"] is None)
+    drop(kept, 6)
+    found = life(kept, capsys, offset)
+    now = found["intervals"][-1]
+    assert (now["standing"], now["delivery_state"]) == status == (before["standing"], before["delivery_state"])
+    assert conclusion in found["conclusion"]
+    assert reasons(found)[:2] == [UnknownReason.DELIVERIES, UnknownReason.DROPPED]
+    assert {UnknownReason.NEVER_IN_SCOPE, UnknownReason.EARLIER}.isdisjoint(reasons(found))
+    assert found["not_known"][1]["before"] == instant_text(WRITTEN_MS + 6)
+    text = run(capsys, "record", "show", "fraud", "payments", "0", str(offset), "--tables", kept.config.uri).stdout
+    assert f"anything before {instant_text(WRITTEN_MS + 6)}: older changes are not kept" in text
+
+
+def test_counts_without_old_changes_are_at_least(kept: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list or a rate that begins before that time is a lower bound and says so; one that begins later is exact."""
+    build(kept.tables)
+    assert told(kept, capsys, "record", "archived", "fraud")["at_least"] is False
+    drop(kept, 6)
+    found = told(kept, capsys, "record", "archived", "fraud")
+    assert (found["records"], found["at_least"]) == (0, True)
+    assert found["completeness"]["kept_from"] == instant_text(WRITTEN_MS + 6)
+    assert told(kept, capsys, "record", "archived", "fraud", "--since", WRITTEN_MS + 6)["at_least"] is False
+    (rate,) = told(kept, capsys, "record", "rates", "fraud")["rates"]
+    assert (rate["counts"]["acknowledged"], rate["at_least"]) == (1, True)
+    (rate,) = told(kept, capsys, "record", "rates", "fraud", "--every", "1s", "--since", WRITTEN_MS + 6)["rates"]
+    assert rate["counts"]["acknowledged"] == 1
+
+
+def test_a_history_that_is_built_after_the_records_were_dropped(
+    kept: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is missing at its beginning was exported and is not kept: nobody says that Kafka pruned it, or that the
+    export began later."""
+    drop(kept, 3)
+    build(kept.tables)
+    found = life(kept, capsys, 20)
+    assert UnknownReason.DROPPED in reasons(found)
+    assert {UnknownReason.GAP, UnknownReason.EARLIER}.isdisjoint(reasons(found))
+    (missing,) = HistoryReader(kept.tables).completeness("fraud").missing
+    assert (missing.reason, missing.first_record, missing.last_record) == (UnknownReason.DROPPED, 0, 2)
+    text = run(capsys, "record", "archived", "fraud", "--tables", kept.config.uri).stdout
+    assert "state records 0:0 to 0:2" in text
+    assert "not kept" in text
+
+
+def test_records_dropped_before_the_history_had_them(kept: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The history ended before them: they are missing from there on, dropped, also before it is built again."""
+    build(kept.tables)
+    kept.write(*(update(DROPPED_KEY, 3, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)))
+    kept.observe("r2")
+    keep = MaintenancePolicy(keep_ms=KEEP_MS, vacuum_after_ms=0)
+    history = shutil.copytree(Path(kept.config.uri, "delivery_history"), Path(kept.config.uri).parent / "history")
+    maintain(kept.config, keep, now_ms=WRITTEN_MS + 10 + KEEP_MS)
+    shutil.rmtree(Path(kept.config.uri, "delivery_history"))  # only the records' retention is looked at here
+    shutil.move(history, Path(kept.config.uri, "delivery_history"))
+    for _ in range(2):
+        (missing,) = HistoryReader(kept.tables).completeness("fraud").missing
+        assert (missing.reason, missing.first_record, missing.last_record) == (UnknownReason.DROPPED, 8, 9)
+        build(kept.tables)
+    assert reasons(life(kept, capsys, 20)) == ["deliveries", UnknownReason.DROPPED]

@@ -1,24 +1,41 @@
-"""The command line as a person and a program meet it."""
+"""The command line as a person and a program meet it: usage, tables and JSON lines with any names in a cluster, times
+that may be relative wherever a command takes one."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from drivers.command_line import run
+from hypothesis import given
+from hypothesis import strategies as st
 from samples.dump_lines import dump_line
 
 from acktrail.branches import load
+from acktrail.change.request.reset_request import StrategyKind, choose_strategy
 from acktrail.cli import main as command_line
+from acktrail.cli.common_options import json_line
+from acktrail.cli.group_answers import GroupAnswer, states_text
+from acktrail.cli.main import app
+from acktrail.errors import InputError
 from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.kafka.descriptions import GroupDescription
 from acktrail.model.records import ShareSnapshot, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.offline.replay_files import parse_log_point
+from acktrail.plain_tables import KnownSum, shortened, table
+from acktrail.times import ago_ms, duration_ms, now_ms, time_ms
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")
 TOPIC_ID = TopicId("AQIDBAUGBwgJCgsMDQ4PEA")
+TIMES = frozenset({"--since", "--until", "--at", "--to-datetime", "--to-history"})
 
 
 def write_dump(path: Path, *records: ShareSnapshot | Tombstone) -> Path:
@@ -136,3 +153,106 @@ def test_a_start_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
 
     assert done.stderr.strip() == "[]"
+
+
+def test_a_long_name_does_not_pad_every_row() -> None:
+    """Kafka allows names of 249 characters: no line grows with them, and both ends of the name are there."""
+    name = "orders-" + "x" * 235 + "-eu-west"
+    text = table(("GROUP", "PARTITION", "NOTE"), [("g", 0, ""), (name, 1, "a note"), ("h", 2, "")])
+    assert max(map(len, text.splitlines())) < 90
+    (line,) = (line for line in text.splitlines() if "…" in line)
+    assert line.startswith("orders-")
+    assert "-eu-west" in line
+
+
+def test_only_names_beyond_the_limit_are_cut() -> None:
+    """A hash of 64 digits is whole, and the last column is whole at any length."""
+    note = "why " * 100
+    text = table(("HASH", "NOTE"), [("f" * 64, note)])
+    assert "f" * 64 in text
+    assert note.strip() in text
+    assert len(shortened("f" * 65)) == 64
+
+
+@given(numbers=st.lists(st.none() | st.integers(-10, 10**6)))
+def test_a_sum_says_what_it_leaves_out(numbers: list[int | None]) -> None:
+    """One text for every total: the whole number, at least what is known, or unknown; a lag below zero is not known."""
+    lags = [number for number in numbers if number is not None and number >= 0]
+    known, is_whole, found = sum(lags), len(lags) == len(numbers), KnownSum.of(numbers)
+    assert found.total == (known if is_whole else None)
+    assert str(found) == (f"{known:,}" if is_whole else f">={known:,}" if known else "unknown")
+
+
+def test_wide_characters_take_two_columns() -> None:
+    """Names in East Asian scripts leave the columns after them aligned on a terminal."""
+    lines = table(("GROUP", "PARTITION", "NOTE"), [("\N{CJK UNIFIED IDEOGRAPH-754C}" * 3, 7, "x"), ("plain", 12, "y")])
+    assert lines.splitlines()[1:] == ["\N{CJK UNIFIED IDEOGRAPH-754C}" * 3 + "          7  x", "plain          12  y"]
+
+
+def test_report_takes_the_options_of_the_storage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As every other command that reads tables: a file of options that is not there is named."""
+    options = tmp_path / "options.properties"
+    line = run(capsys, "dashboard", "report", "--tables", "s3://bucket/tables", "--tables-options", options).complaint(
+        3
+    )
+    assert str(options) in line
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",))))
+def test_one_harmless_line(text: str) -> None:
+    """Any name of a group: one line, no control character, and the same once parsed."""
+    line = json_line({"group": text})
+
+    assert json.loads(line) == {"group": text}
+    assert len(line.splitlines()) == 1
+    assert not any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F or char in "\u202e\u2066\u200b" for char in line)
+
+
+def test_text_stays_readable() -> None:
+    """Letters of any language are printed as they are."""
+    assert json_line(["böse gruppe 群"]) == '["böse gruppe 群"]'
+
+
+def test_a_group_without_offsets_has_no_lag() -> None:
+    """Not 0, which would be that it has read everything."""
+    group = GroupDescription(error_code=0, error=None, group_id="g", coordinator_id=1, state="Empty")
+    line = states_text([GroupAnswer(group_id="g", group=group)]).splitlines()[1]
+    assert line.split()[-2:] == ["0", "-"]
+
+
+def options(command: object, path: str) -> list[tuple[str, str, str]]:
+    """Every option of a command and of those below it: path, name, help."""
+    below = {}
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)  # type: ignore[arg-type]
+        below = {name: command.get_command(context, name) for name in command.list_commands(context)}  # type: ignore[attr-defined]
+    found = [(path, name, each.help or "") for each in command.params for name in each.opts]  # type: ignore[attr-defined]
+    return [*found, *(row for name, each in below.items() for row in options(each, f"{path} {name}"))]
+
+
+def test_every_option_that_takes_a_time_says_so() -> None:
+    """Those with a name of a time, and no other has one that this test does not know."""
+    found = [row for row in options(typer.main.get_command(app), "acktrail") if row[1] in TIMES]
+    assert len(found) >= 8
+    assert [row for row in found if not re.search(r"how long ago", inspect.cleandoc(row[2]))] == []
+
+
+@given(number=st.integers(1, 999_999), unit=st.sampled_from("smhd"))
+def test_a_duration_is_that_long_ago(number: int, unit: str) -> None:
+    """In every command alike, never before 1970."""
+    text = f"{number}{unit}"
+    before, length = now_ms(), duration_ms("--since", text)
+    found, point = time_ms("--since", text), parse_log_point(text)
+    assert isinstance(point, int)
+    for each in (found, point):
+        assert max(0, before - length) <= each <= max(0, now_ms() - length)
+    now = 10**13
+    for kind in (StrategyKind.TO_DATETIME, StrategyKind.TO_HISTORY):
+        assert choose_strategy({kind: text}, now_ms=now).moment_ms == max(0, now - length) == ago_ms(text, now)
+
+
+@pytest.mark.parametrize("text", ["0h", "1w", "1.5h", "-1h", "h", "now-1h", "1h ago", "\u0661h"])
+def test_what_is_no_duration_is_no_time(text: str) -> None:
+    """One form alone: a whole number and a unit."""
+    with pytest.raises(InputError, match="is no time"):
+        time_ms("--since", text)

@@ -1,8 +1,12 @@
-"""Progress on a terminal: seen while it lasts, gone before results are printed."""
+"""Progress on a terminal: seen while it lasts, gone before results are printed. A command that is asked to end does
+end, also where a library swallows the first exception."""
 
 from __future__ import annotations
 
 import io
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -15,6 +19,7 @@ from acktrail import plain_tables
 from acktrail.cli import progress
 from acktrail.cli.commands.export import _shown
 from acktrail.cli.main import _run
+from acktrail.cli.progress import interruptible
 from acktrail.connect.activity import doing, listening
 from acktrail.connect.runtime.task_execution import Progress
 
@@ -167,3 +172,32 @@ def test_no_progress_runs_into_results(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert ("writing" in shown.err) is is_shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_swallowed_interruption_comes_again(number: signal.Signals) -> None:
+    """Twice lost it is raised a third time; after the block every handler is as it was and no alarm is set."""
+    before = {each: signal.getsignal(each) for each in (number, signal.SIGALRM)}
+    signal.signal(number, signal.SIG_DFL)
+    lost = 0
+    with pytest.raises(KeyboardInterrupt), interruptible():  # noqa: PT012  # it ends by itself
+        while lost < 2:
+            try:
+                if not lost:
+                    os.kill(os.getpid(), number)
+                time.sleep(30)
+            except KeyboardInterrupt:
+                lost += 1
+        time.sleep(30)
+    assert lost == 2
+    assert signal.getsignal(number) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGALRM) is before[signal.SIGALRM]
+    signal.signal(number, before[number])
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with interruptible():
+        os.kill(os.getpid(), signal.SIGHUP)
+    signal.signal(signal.SIGHUP, before)

@@ -1,17 +1,23 @@
-"""``acktrail record show``: one record's fate, by names as people know them."""
+"""``acktrail record show``: one record's fate, by names as people know them. ``record archived`` and ``record rates``:
+lists and counts out of the history. ``record dead-letters``: what is known, what is not."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from drivers.command_line import Done, run
-from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
+from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_id, update
 from samples.history_tables import build
 
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.records import Tombstone
 
 HOSTILE = "g' OR 1=1 \x1b[2J\n<b>💥"
+MESSAGE = "no\x1b[2J\nsecond line"
+NUMBERS = ("archived", "with_record", "without_record", "not_archived", "records", "repeated")
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +145,227 @@ def test_the_last_offset_there_can_be(world: World, capsys: pytest.CaptureFixtur
     """Every offset has a fate, also 2^63-1."""
     (life,) = asked(world, capsys, "fraud", "payments", 0, 2**63 - 1).answer["lives"]
     assert life["conclusion"].startswith("nothing recorded")
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Group `fraud` releases and archives 5, acknowledges 6 to 9 of payments-0, archives 0 of payments-1; state records
+    of one state partition are a millisecond apart."""
+    found = World(tmp_path_factory.mktemp("archived") / "tables", state_partitions=1)
+    found.topics[topic_id(2)] = Topic(name="payments", partitions={0: (0, 50), 1: (0, 50)})
+    one, other = key_of("fraud", 2), key_of("fraud", 2, 1)
+    found.write(snapshot(one, 0, snapshot_epoch=0), snapshot(other, 0, snapshot_epoch=0))
+    found.write(update(one, 0, 0, (batch(5, 5, 0, 1), batch(6, 9, 2, 1))))
+    found.write(update(one, 0, 0, (batch(5, 5, 4, 2),)), update(other, 0, 0, (batch(0, 0, 4, 5),)))
+    found.write(snapshot(key_of(HOSTILE, 2), 0, snapshot_epoch=0))
+    found.observe("r1")
+    build(found.tables)
+    return found
+
+
+def answered(rated: World, capsys: pytest.CaptureFixture[str], *arguments: str, as_json: bool = True) -> Done:
+    return run(capsys, *arguments, "--tables", rated.config.uri, *(["--json"] if as_json else []))
+
+
+def test_poison_records(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where, how often delivered, when, and the state record that shows it; oldest first."""
+    found = answered(rated, capsys, "record", "archived", "fraud").answer["archived"]
+    told = [(r["topic"], r["partition"], r["first_offset"], r["last_offset"], r["delivery_count"]) for r in found]
+    assert told == [("payments", 0, 5, 5, 2), ("payments", 1, 0, 0, 5)]
+    assert [(r["state_record_offset"], r["timestamp"]) for r in found] == [(3, WRITTEN_MS + 3), (4, WRITTEN_MS + 4)]
+    assert {r["is_dated"] for r in found} == {True}
+
+
+def test_a_record_that_is_archived_again_is_one_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Archived, reset and archived again: each record counts once, and each ending has a row."""
+    found = World(tmp_path / "tables", state_partitions=1)
+    key = key_of("fraud")
+    found.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(2, 5, 4, 5),)))
+    found.write(snapshot(key, 0, state_epoch=2), update(key, 0, 0, (batch(3, 6, 4, 5),)))
+    found.observe("r1")
+    build(found.tables)
+    told = answered(found, capsys, "record", "archived", "fraud").answer
+    assert (told["records"], told["endings"], len(told["archived"])) == (5, 8, 2)
+    head = answered(found, capsys, "record", "archived", "fraud", as_json=False).stdout.splitlines()[0]
+    assert head == "group fraud: 5 records archived, 8 times: some again after a reset or a deletion"
+
+
+def test_since(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """At that time or later; a time without a zone is no time."""
+    found = answered(rated, capsys, "record", "archived", "fraud", "--since", str(WRITTEN_MS + 4)).answer["archived"]
+    assert [r["partition"] for r in found] == [1]
+    assert "time zone" in answered(
+        rated, capsys, "record", "archived", "fraud", "--since", "2026-08-01T12:00:00"
+    ).complaint(2)
+    assert "no time" in answered(rated, capsys, "record", "archived", "fraud", "--since", "yesterday").complaint(2)
+
+
+def test_what_a_person_reads_of_archived_records(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """A total and a table; a group without any; names that cannot steer the terminal; unknown names suggested."""
+    done = answered(rated, capsys, "record", "archived", "fraud", as_json=False)
+    assert done.stdout.splitlines()[0] == "group fraud: 2 records archived"
+    assert len(done.stdout.splitlines()) == 4
+    hostile = answered(rated, capsys, "record", "archived", HOSTILE, as_json=False)
+    assert "0 records archived" in hostile.stdout
+    assert "\x1b" not in hostile.stdout
+    assert "did you mean 'fraud'" in answered(rated, capsys, "record", "archived", "frau").complaint(2)
+    assert "did you mean 'fraud'" in answered(rated, capsys, "record", "rates", "frau").complaint(2)
+
+
+def test_rates_by_topic_and_by_partition(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Partitions add up to their topic; counts by what happened, and per second."""
+    (topic,) = answered(rated, capsys, "record", "rates", "fraud", "--every", "1d").answer["rates"]
+    assert {name: number for name, number in topic["counts"].items() if number} == {
+        "acknowledged": 4,
+        "released": 1,
+        "archived": 2,
+        "deliveries": 4 + 2 + 5,
+        "redeliveries": 1 + 4,
+    }
+    assert topic["per_second"]["acknowledged"] == pytest.approx(4 / 86_400)
+    parts = answered(rated, capsys, "record", "rates", "fraud", "--every", "1d", "--by-partition").answer["rates"]
+    assert [(r["partition"], r["counts"]["archived"]) for r in parts] == [(0, 1), (1, 1)]
+
+
+def test_rates_of_a_time(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a time on, before a time, of a topic; intervals begin at whole multiples of their length."""
+    options = ("--since", str(WRITTEN_MS + 3), "--until", str(WRITTEN_MS + 4), "--every", "1s", "--topic", "payments")
+    (found,) = answered(rated, capsys, "record", "rates", *options).answer["rates"]
+    assert found["counts"]["archived"] == 1
+    assert found["interval_start"] == (WRITTEN_MS + 3) // 1_000 * 1_000
+    assert answered(rated, capsys, "record", "rates", "--topic", "nothing").answer["rates"] == []
+    assert "no duration" in answered(rated, capsys, "record", "rates", "--every", "0s").complaint(2)
+    text = answered(rated, capsys, "record", "rates", as_json=False)
+    assert text.stdout.split()[:3] == ["INTERVAL", "GROUP", "TOPIC"]
+
+
+@pytest.mark.parametrize("start", [0, 10])
+def test_archived_anew_in_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int) -> None:
+    """A second archiving after a reset, shown by a later snapshot alone, is listed: whether the record was last seen
+    archived, or below the start offset after another time without records."""
+    rated, key = World(tmp_path / "tables", state_partitions=1), key_of("g")
+    archived = (batch(5, 5, 4, 5),) if start == 0 else ()
+    rated.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(5, 5, 4, 5),)))
+    rated.export("r1")
+    rated.write(update(key, 0, 0, ()), snapshot(key, start, archived), snapshot(key, 0, state_epoch=2, leader_epoch=0))
+    rated.export("r2", lost={0: 3})
+    rated.write(update(key, 0, 0, (batch(5, 5, 4, 2),)), snapshot(key, 0, (batch(5, 5, 4, 2),), state_epoch=2))
+    rated.export("r3", lost={0: 6})
+    build(rated.tables)
+    found = answered(rated, capsys, "record", "archived", "g").answer["archived"]
+    told = [(r["state_record_offset"], r["delivery_count"], r["is_dated"]) for r in found]
+    assert told == [(1, 5, True), (6, 2, False)]
+
+
+@pytest.fixture
+def lettered(tmp_path: Path) -> World:
+    """Group `fraud` archived 5 to 7 of payments-0 and 0 of refunds-0, whose topic was recreated since."""
+    found = World(tmp_path / "tables", state_partitions=1)
+    found.topics[topic_id(2)] = Topic(name="payments", partitions={0: (0, 50)})
+    found.topics[topic_id(3)] = Topic(name="refunds", partitions={0: (0, 50)})
+    one, other = key_of("fraud", 2), key_of("fraud", 3)
+    found.write(snapshot(one, 0, snapshot_epoch=0), snapshot(other, 0, snapshot_epoch=0))
+    found.write(update(one, 0, 0, (batch(5, 7, 4, 5),)), update(other, 0, 0, (batch(0, 0, 4, 5),)))
+    found.observe("r1")
+    return found
+
+
+def letter(number: int, **fields: Any) -> dict[str, Any]:
+    own = {"group_id": "fraud", "topic": "payments", "partition": 0, "decode_status": "decoded", "message": MESSAGE}
+    place = {"dlq_topic": "dlq", "dlq_topic_id": topic_id(9), "dlq_partition": 0, "dlq_offset": number}
+    return {**place, "timestamp_ms": 1_700_000_000_000, **own, **fields}
+
+
+def export(lettered: World, *letters: dict[str, Any]) -> None:
+    schema = TABLES["dead_letter_records"]
+    lettered.tables.append("dead_letter_records", pa.Table.from_pylist(list(letters), schema=schema))
+
+
+def answer(capsys: pytest.CaptureFixture[str], lettered: World, *arguments: str) -> dict[str, Any]:
+    return run(capsys, *arguments, "--tables", lettered.config.uri, "--json").answer
+
+
+def counts(found: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    return {row["topic"]: (*(row[name] for name in NUMBERS), *row["not_known"]) for row in found["partitions"]}
+
+
+def test_counts_by_topic_partition(lettered: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Archived with and without, letters of records that are not archived, and repeated ones; a topic that no
+    observation has leaves all but the records unknown. Names and messages cannot steer the terminal."""
+    build(lettered.tables)
+    foreign = letter(4, decode_status="malformed_headers", group_id=None, topic=None, partition=None)
+    lost = letter(5, topic="gone\x1b[2J", offset=3)
+    export(lettered, *(letter(number, offset=offset) for number, offset in enumerate((5, 5, 6, 9))), foreign, lost)
+
+    found = answer(capsys, lettered, "record", "dead-letters", "fraud")
+
+    assert counts(found) == {
+        "payments": (3, 2, 1, 1, 4, 1),
+        "refunds": (1, 0, 1, 0, 0, 0),
+        "gone\x1b[2J": (None, None, None, None, 1, 0, "name"),
+    }
+    assert (found["unreadable_records"], found["missing_dead_letters"]) == (1, [])
+    shown = run(capsys, "record", "dead-letters", "fraud", "--tables", lettered.config.uri).stdout
+    assert "\x1b" not in shown
+    assert "1 records in dead_letter_records" in shown
+
+
+def test_what_is_not_known(lettered: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without an export nobody knows which archived record has none; offsets of the dead-letter topic that are in no
+    row leave it unknown, too; of a recreated topic nobody knows whose letters they are."""
+    build(lettered.tables)
+    assert counts(answer(capsys, lettered, "record", "dead-letters", "fraud"))["payments"] == (
+        3,
+        0,
+        None,
+        0,
+        0,
+        0,
+        "letters",
+    )
+    assert answer(capsys, lettered, "record", "show", "fraud", "payments", "0", "5")["lives"][0]["dead_letters"] is None
+    assert (
+        "not exported"
+        in run(capsys, "record", "show", "fraud", "payments", "0", "5", "--tables", lettered.config.uri).stdout
+    )
+
+    export(lettered, letter(7, offset=5), letter(8, topic="refunds", offset=0))
+    found = answer(capsys, lettered, "record", "dead-letters", "fraud")
+    assert counts(found)["payments"] == (3, 1, None, 0, 1, 0, "letters")
+    assert found["missing_dead_letters"] == [{"dlq_topic": "dlq", "dlq_partition": 0, "offsets": 7}]
+
+    lettered.topics[topic_id(4)] = lettered.topics.pop(topic_id(3))
+    lettered.observe("r2")
+    build(lettered.tables)
+    found = answer(capsys, lettered, "record", "dead-letters", "fraud")
+    of_refunds = [row for row in found["partitions"] if row["topic"] == "refunds" and row["archived"]]
+    assert [row["not_known"] for row in of_refunds] == [["letters", "topic"]]
+    (life,) = answer(capsys, lettered, "record", "show", "fraud", topic_id(3), "0", "0")["lives"]
+    assert [(each["dlq_offset"], each["is_certain"]) for each in life["dead_letters"]] == [(8, False)]
+
+
+def test_state_records_that_are_missing(lettered: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """A letter whose offset is not seen as archived may be archived in a state record that nobody exported."""
+    lettered.write(update(key_of("fraud", 2), 0, 0, (batch(9, 9, 4, 5),)), update(key_of("fraud", 2), 0, 0, ()))
+    lettered.export("r2", lost={0: 5})
+    build(lettered.tables)
+    export(lettered, letter(0, offset=9))
+
+    found = counts(answer(capsys, lettered, "record", "dead-letters", "fraud"))["payments"]
+
+    assert found[3] is None
+    assert "history" in found
+
+
+def test_one_record(lettered: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every dead letter of the record, by its address; a record that was never archived has none."""
+    build(lettered.tables)
+    export(lettered, letter(0, offset=5), letter(1, offset=5, delivery_count=3), letter(2, offset=1))
+
+    (life,) = answer(capsys, lettered, "record", "show", "fraud", "payments", "0", "5")["lives"]
+
+    assert [(each["dlq_offset"], each["delivery_count"]) for each in life["dead_letters"]] == [(0, None), (1, 3)]
+    assert answer(capsys, lettered, "record", "show", "fraud", "payments", "0", "1")["lives"][0]["dead_letters"] == []
+    done = run(capsys, "record", "show", "fraud", "payments", "0", "5", "--tables", lettered.config.uri)
+    assert "dead-letter record dlq, partition 0, offset 1 (2023-" in done.stdout
+    assert "\x1b" not in done.stdout

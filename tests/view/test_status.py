@@ -1,4 +1,6 @@
-"""``acktrail status``: one screen that shows the worst first, and an exit code that a script can rely on."""
+"""``acktrail status``: one screen that shows the worst first, and an exit code that a script can rely on. ``acktrail
+findings``: what is open, by names, with the record that shows it. One run is said alike on the command line, in the
+report, on the web, on a terminal and in messages."""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import datetime as dt
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -13,20 +16,31 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from html import unescape
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import httpx
 import pyarrow as pa
 import pytest
 from drivers.command_line import Done, run
-from samples.health_tables import HOSTILE, HealthTables
+from samples.health_tables import CLUSTER, HOSTILE, HealthTables
+from servers.web_server import web_server
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.plain_tables import printable, shortened
 from acktrail.tables.open_runs import newest_audits
 from acktrail.view.cluster_health import ClusterHealth
 from acktrail.view.queue_rows import worst_first
+from acktrail.view.run_messages import changed
+from acktrail.view.run_summary import summarize, trouble
+from acktrail_dashboard.report import read_run, render_html, render_text
+from acktrail_dashboard.web.application import create_app
+
+BROKEN = {"rule": "live_ahead", "severity": "error", "group_id": "billing", "topic_id": "T-1", "partition": 4}
+WHOLE = {"rule": "export_complete", "severity": "critical", "subject": "state partition 3, offsets 0 to 9"}
 
 
 @pytest.fixture
@@ -230,3 +244,121 @@ def test_it_starts_without_heavy_packages(health: HealthTables) -> None:
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert (done.stderr, json.loads(done.stdout)["groups"][0]["status"]) == ("(0, set())", "ok")
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> HealthTables:
+    """Two open findings, and one that only an earlier run saw."""
+    broken = HealthTables(tmp_path / "tables")
+    topic = {"cluster_id": CLUSTER, "topic_id": "T-1", "topic": "orders", "last_seen_at": broken.now}
+    broken.tables.append("topics", [topic])
+    healed = {"rule": "unknown", "severity": "warning", "group_id": "fraud"}
+    broken.reconciled(findings=[{**healed, "subject": "healed"}], run_id="run-1", minutes=500)
+    shown = {"evidence_state_partition": 3, "evidence_offset": 17, "first_seen_at": broken.ago(180), "times_seen": 4}
+    broken.reconciled(findings=[{**BROKEN, **shown}, WHOLE])
+    return broken
+
+
+def listed(broken: HealthTables, capsys: pytest.CaptureFixture[str], *arguments: str) -> Done:
+    return run(capsys, "findings", *arguments, "--tables", broken.config.uri)
+
+
+def rules(broken: HealthTables, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    return [row["rule"] for row in listed(broken, capsys, "--json", *arguments).rows]
+
+
+def test_open_findings_have_names_and_evidence(broken: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """The worst first; the topic by its name, though the finding has only the id; a subject that is no share partition
+    as its text."""
+    done = listed(broken, capsys)
+    head, first, second = done.stdout.splitlines()
+    assert done.code == 0
+    assert " ".join(head.split()) == "SEVERITY RULE GROUP TOPIC PARTITION SINCE SEEN EVIDENCE DETAIL"
+    assert first.endswith("-         state partition 3, offsets 0 to 9: it is so")
+    assert " ".join(second.split()) == "error live_ahead billing orders 4 3 h ago 4 3:17 it is so"
+    seen = [{**WHOLE, "subject": subject, "first_seen_at": broken.ago(m)} for subject, m in (("a", 9), ("b", 3))]
+    broken.reconciled(findings=[BROKEN, *seen], run_id="run-3")
+    assert [row["subject"] for row in listed(broken, capsys, "--json").rows] == [
+        "b",
+        "a",
+        "0",
+    ]  # the newest first
+
+
+def test_findings_are_chosen(broken: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """By severity and worse, by rule and group in shell style, by when they were first seen."""
+    assert rules(broken, capsys) == ["export_complete", "live_ahead"]
+    assert rules(broken, capsys, "--severity", "critical") == ["export_complete"]
+    assert rules(broken, capsys, "--severity", "info") == ["export_complete", "live_ahead"]
+    assert rules(broken, capsys, "--rule", "live*") == ["live_ahead"]
+    assert rules(broken, capsys, "--group", "b*") == ["live_ahead"]
+    assert rules(broken, capsys, "--since", "1h") == ["export_complete"]
+    assert rules(broken, capsys, "--since", "4h") == ["export_complete", "live_ahead"]
+    assert rules(broken, capsys, "--all") == ["export_complete", "live_ahead", "unknown"]
+    assert "(warning)" in listed(broken, capsys, "--all").stdout
+    assert "no severity 'bad'" in listed(broken, capsys, "--severity", "bad").complaint(2)
+    assert listed(broken, capsys, "--rule", "nothing").stdout == "no finding\n"
+
+
+def test_hostile_names_stay_on_their_line(broken: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names and details are any text."""
+    broken.reconciled(findings=[{**BROKEN, "group_id": HOSTILE, "topic": HOSTILE, "detail": HOSTILE}], run_id="run-3")
+    lines = listed(broken, capsys).stdout.splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+    (found,) = listed(broken, capsys, "--json").rows
+    assert (found["group_id"], found["detail"]) == (HOSTILE, HOSTILE)
+
+
+def test_without_a_reconciliation_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables that nothing was reconciled in, and none at all."""
+    assert run(capsys, "findings", "--tables", tmp_path / "nowhere").stdout == "no finding\n"
+
+
+def words(html: str) -> str:
+    """HTML as a person reads it."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", re.sub(r"</?(?:bdi|span|wbr)[^>]*>", "", html))).split())
+
+
+@pytest.mark.parametrize("group", ["fraud", HOSTILE], ids=["plain", "hostile"])
+def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The headline; why a share partition is in trouble and what to do; a finding's detail and where it was seen."""
+    world = HealthTables(tmp_path / "tables")
+    stuck = world.queue(group, "stuck", unfinished_records=7, minutes=90)
+    found = {"rule": "past_log_end", "severity": "critical", "group_id": group, "topic_id": "T", "partition": 0,
+             "topic": "orders", "detail": "the state ends at 9, the log at 5"}  # fmt: skip
+    slow = [world.queue("slow", "release_loop", partition=n) for n in (2, 3)]
+    world.reconciled([stuck, world.queue("calm", "ok"), *slow], [found], run_id="r")
+    rows = [{"group_id": each, "topic_id": "T", "topic": "orders", "partition": n, "verdict": "match", "run_id": "r"}
+            for each, n in ((group, 0), ("calm", 1), ("slow", 2), ("slow", 3))]  # fmt: skip
+    world.tables.append("reconciliations", [{**row, "observed_at": world.ago(5)} for row in rows])
+    tables, run_id = read_run(world.config, "r")
+    summary = summarize(tables, run_id)
+    with web_server(create_app(world.config)) as url:
+        web = words(httpx.get(url, timeout=60, trust_env=False).text)
+    messages = [f"{each.title}. {each.text}" for each in changed({}, world.tables, "r")]
+    said = {
+        "status": run(capsys, "status", "--tables", world.config.uri).stdout,
+        "findings": run(capsys, "findings", "--tables", world.config.uri).stdout,
+        "report": words(render_html(tables, run_id, written_at=world.now)),
+        "web": web,
+        "terminal": render_text(summary),
+        "messages": "\n".join(messages),
+    }
+    name = shortened(printable(group))
+    headline = (
+        f"1 critical finding. By status alone: 1 of 3 groups needs action: {name} stuck since "
+        f"{stuck['status_since']:%Y-%m-%d %H:%M} UTC. Another 1 group to look at."
+    )
+    assert trouble(summary) == (headline, "critical")
+    why = f"it is stuck. What to do: {STATUS_TABLE[QueueStatus.STUCK].advice}."
+    for sentence, places in (
+        (headline, ("status", "report", "web", "terminal")),
+        (why, ("status", "report", "web", "terminal", "messages")),
+        ("1 stuck, 1 release loop, 1 ok", ("report", "web", "terminal")),
+        ("it is release_loop. What to do: ", ("status", "report", "web", "terminal", "messages")),
+        ("release loop", ("status", "report", "web", "terminal", "messages")),
+        (found["detail"], ("findings", "report", "web", "terminal", "messages")),
+    ):
+        assert [place for place in places if sentence not in said[place]] == [], sentence
+    assert all(line.isprintable() for text in said.values() for line in text.splitlines())

@@ -1,15 +1,27 @@
-"""State strips: every offset of a window is in one band, and no archived one gets lost in a scale."""
+"""State strips: every offset of a window is in one band, and no archived one gets lost in a scale. Names from a cluster
+can be anything: what is shown is one harmless line. The summary on a terminal: everything said, nothing that moves a
+cursor."""
 
 from __future__ import annotations
 
+import sys
+import unicodedata
+from dataclasses import replace
+from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Any
+from unicodedata import category
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples.sample_run import sample_run
+from rich.cells import cell_len
+from samples.sample_run import RUN, sample_run, share_partition, table
 
 from acktrail.model.batches import StateBatch
+from acktrail.plain_tables import printable
+from acktrail.view.run_summary import RunTables, summarize
+from acktrail_dashboard.page_templates import page_templates
 from acktrail_dashboard.pictures import (
     STRIP_WIDTH,
     BandKind,
@@ -21,9 +33,23 @@ from acktrail_dashboard.pictures import (
     strip_label,
     strip_paths,
 )
+from acktrail_dashboard.report import ROWS_SHOWN, render_text
 
 NEVER_HIDDEN = {BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN}
 STATES = {0: BandKind.AVAILABLE, 2: BandKind.ACKNOWLEDGED, 3: BandKind.ARCHIVING, 4: BandKind.ARCHIVED}
+ANY_TEXT = st.text(alphabet=st.characters())
+PAGE = page_templates().get_template("macros.html")
+ELEMENT = page_templates().from_string("<p title='{{ text }}'>{{ text }}</p>")
+HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Control, format (direction, zero width), surrogate, line end, paragraph end."""
+STEERING = (
+    "\x1b]0;owned\x07\x1b[2J",
+    "a\nb",
+    "[bold red]not markup[/]",
+    "\u202eback",
+    "\N{CJK UNIFIED IDEOGRAPH-754C}" * 85,
+)
+Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 @st.composite
@@ -124,3 +150,104 @@ def test_windows_are_those_asked_for() -> None:
     found = state_windows(states, sample.reconciliations, keys)
     assert {key: window.start for key, window in found.items()} == {k: s for k, s in keys.items() if s is not None}
     assert state_windows(states, sample.reconciliations, set()) == {}
+
+
+def test_nothing_hidden_is_left() -> None:
+    """Of all characters there are, none that is hidden comes through."""
+    shown = printable("".join(map(chr, range(sys.maxunicode + 1))))
+    assert not {category(character) for character in set(shown)} & HIDDEN
+    assert shown.encode().decode() == shown
+
+
+@given(ANY_TEXT)
+def test_showing_twice_is_showing_once(text: str) -> None:
+    """What is shown has nothing left to show."""
+    assert printable(printable(text)) == printable(text)
+
+
+@given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "M"])))
+def test_plain_text_is_left_alone(text: str) -> None:
+    """Letters, digits, marks and punctuation of every script stay as they are."""
+    assert printable(text) == text
+
+
+class Events(HTMLParser):
+    """Start tags with attributes, and all text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, attrs))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(html: str) -> Events:
+    events = Events()
+    events.feed(html)
+    events.close()
+    return events
+
+
+@given(ANY_TEXT)
+def test_text_never_becomes_markup(text: str) -> None:
+    """Any text, as content or attribute, is read back by a parser as that text; no tag comes of it."""
+    as_name, inside = read(str(PAGE.module.name(text))), read(ELEMENT.render(text=text))
+    assert as_name.text == inside.text == printable(text)
+    assert {tag for tag, _ in as_name.tags} <= {"bdi", "span"}
+    assert inside.tags == [("p", [("title", printable(text))])]
+
+
+def of_pairs(pairs: list[Pair]) -> RunTables:
+    """The sample with these share partitions alone."""
+    return replace(
+        sample_run(),
+        share_partition_states=table("share_partition_states", [state for state, _ in pairs]),
+        reconciliations=table("reconciliations", [verdict for _, verdict in pairs]),
+    )
+
+
+def test_plain_text_has_a_line_for_every_share_partition() -> None:
+    """Each row's numbers stand in one line below their titles; the totals follow."""
+    summary = summarize(sample_run(), RUN)
+    lines = render_text(summary).splitlines()
+    top = next(index for index, line in enumerate(lines) if line.startswith("GROUP"))
+    for row, line in zip(summary.partitions, lines[top + 1 :], strict=False):
+        assert line.startswith(row.group_id)
+        known = ["unknown" if each.value is None else f"{each.value:,}" for each in (row.start_offset, row.lag)]
+        assert known[0] in line
+        assert line[: lines[top].index("LAG") + 3].endswith(known[1])
+    text = "\n".join(lines)
+    assert f"{summary.totals.share_partitions} share partitions" in text
+    assert f"{summary.totals.lag.known:,} records, unknown for {summary.totals.lag.unknown}" in text
+    assert all(row.detail in text for row in summary.findings)
+
+
+def test_names_cannot_speak_to_the_terminal() -> None:
+    """Escape sequences, line ends and direction marks come out as text; columns stay aligned."""
+    pairs = [share_partition(name, name, 0, start=1, end=4, verdict=name, reason=name, moved=True) for name in STEERING]
+    named = table("findings", [{"rule": name, "severity": name, "subject": name} for name in STEERING])
+    text = render_text(summarize(replace(of_pairs(pairs), findings=named), RUN))
+    assert {character for character in text if unicodedata.category(character) in {"Cc", "Cf"}} == {"\n"}
+    lines = text.splitlines()
+    top = next(index for index, line in enumerate(lines) if line.startswith("GROUP"))
+    width = cell_len(lines[top].split("PARTITION")[0]) + len("PARTITION")
+    for line in lines[top + 1 : top + 1 + len(STEERING)]:
+        end = next(index for index in range(len(line) + 1) if cell_len(line[:index]) >= width)
+        assert line[:end].endswith(" 0")
+
+
+def test_a_long_list_keeps_what_needs_attention() -> None:
+    """Rows are left off from the harmless end, and counted."""
+    pairs = [
+        share_partition("g", "t", number, start=0, end=1, verdict="match" if number < 495 else "missing_state")
+        for number in range(500)
+    ]
+    text = render_text(summarize(of_pairs(pairs), RUN))
+    assert text.count("missing state") == 5 + 1
+    assert f"{500 - ROWS_SHOWN} more share partitions" in text
+    assert "495 match, 5 missing state" in text

@@ -15,8 +15,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 
 from drivers.browser import Page, browsing  # programs of the tests
-from samples.dashboard_tables import NOW, Sizes, topic_id_of, write_dashboard_tables
-from samples.evidence_tables import write_evidence_tables
+from samples.dashboard_tables import NOW, Sizes, topic_id_of, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig

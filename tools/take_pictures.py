@@ -28,8 +28,7 @@ from drivers.airflow_pages import AirflowPages  # programs of the tests
 from drivers.axe import show_as
 from drivers.browser import Page, browsing
 from integration.test_documented_commands import Block, prepared_broker, run_lines, run_of
-from samples.dashboard_tables import Sizes, topic_id_of, write_dashboard_tables
-from samples.evidence_tables import write_evidence_tables
+from samples.dashboard_tables import Sizes, topic_id_of, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig

@@ -141,13 +141,14 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_start_loads_nothing_heavy() -> None:
-    """Neither the help, that of a validation included, nor an offline command imports an engine, a client or a table
-    library."""
+    """The help, that of a validation and of a report, imports no engine, no client and no table library."""
     code = (
         "import sys\n"
         "from acktrail.cli.main import _run\n"
-        "assert _run(['--help']) == _run(['run', 'validate', '--help']) == 0\n"
+        "for words in ('', 'run validate', 'dashboard report'):\n"
+        "    assert _run([*words.split(), '--help']) == 0\n"
         "heavy = {'pyspark', 'great_expectations', 'deltalake', 'pyarrow', 'kafka', 'confluent_kafka', 'pandas'}\n"
+        "heavy |= {'numpy'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)

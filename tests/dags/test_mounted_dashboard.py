@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from samples.dashboard_tables import Sizes, write_dashboard_tables
-from samples.evidence_tables import put, write_evidence_tables
+from samples.dashboard_tables import Sizes, put, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail_dashboard.page_templates import static_files

@@ -10,8 +10,7 @@ import httpx
 import pytest
 from drivers.browser import CHROMIUM, Page, browsing
 from fastapi import FastAPI
-from samples.dashboard_tables import NOW, Sizes, write_dashboard_tables
-from samples.evidence_tables import write_evidence_tables
+from samples.dashboard_tables import NOW, Sizes, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 from starlette.responses import HTMLResponse
 

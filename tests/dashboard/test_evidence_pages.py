@@ -13,8 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from change.scenes import a_journal, attempt, planned, unlocked
 from dashboard.conftest import Site
-from samples.dashboard_tables import HOSTILE, NOW, topic_id_of
-from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
+from samples.dashboard_tables import HOSTILE, NOW, put, topic_id_of, write_evidence_tables
 from samples.sample_run import sample_run
 from servers.web_server import web_server
 
@@ -28,6 +27,7 @@ from acktrail_dashboard.web.application import create_app
 from acktrail_dashboard.web.pages.changes import STANDING_TONES, audit_check, plan_page, plan_story
 
 RULE = "missing_state"
+CHECKED_RUNS = 20
 
 
 @pytest.fixture
@@ -263,21 +263,21 @@ def test_an_audit_that_is_broken_is_shown_as_broken(tmp_path: Path) -> None:
     """Whole it is whole, with the number of its rows; one altered row breaks it, and the answer names the row; where it
     cannot be read at all, whether it is whole is not known."""
     config = TablesConfig(uri=str(tmp_path))
-    assert audit_check(config).text == "Nothing was changed yet."
+    assert audit_check(config)["text"] == "Nothing was changed yet."
     attempt(tmp_path, 1)
     whole = audit_check(config)
-    assert (whole.is_whole, whole.flaws) == (True, ())
-    assert whole.text.startswith(f"{len(Tables(config).read('reset_audit'))} rows are a whole chain")
+    assert (whole["is_whole"], whole["flaws"]) == (True, ())
+    assert whole["text"].startswith(f"{len(Tables(config).read('reset_audit'))} rows are a whole chain")
     unlocked(tmp_path, "reset_audit").update(predicate="sequence = 2", updates={"actor": "'somebody else'"})
     broken = audit_check(config)
-    assert broken.is_whole is False
-    assert any("row 2" in flaw for flaw in broken.flaws)
-    assert "broken at row 2" in broken.text
+    assert broken["is_whole"] is False
+    assert any("row 2" in flaw for flaw in broken["flaws"])
+    assert "broken at row 2" in broken["text"]
     for file in (tmp_path / "reset_audit").glob("*.parquet"):
         file.unlink()
     unread = audit_check(config)
-    assert (unread.is_whole, unread.flaws) == (None, ())
-    assert unread.text
+    assert (unread["is_whole"], unread["flaws"]) == (None, ())
+    assert unread["text"]
 
 
 def test_a_stored_plan_that_was_edited_is_not_believed(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from change.scenes import a_journal, attempt
 from jobs.test_statuses import Clock
 from jobs.world import BEGAN_AT, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession
-from samples.dashboard_tables import HOSTILE
-from samples.evidence_tables import put
+from samples.dashboard_tables import HOSTILE, put
 
 from acktrail.change.audit.audit_chain import AuditEntry, Event
 from acktrail.format.columns.schemas.table_schemas import TABLES

@@ -161,15 +161,6 @@ def test_groups_are_chosen_by_pattern(health: HealthTables, capsys: pytest.Captu
     assert len(as_json(health, capsys, "--group", "fraud-*", "--group", "billing")["groups"]) == 3
 
 
-def test_hostile_names_move_no_cursor(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
-    """A group id and a topic of any text are shown as text; the JSON form has them as they are."""
-    health.reconciled([health.queue(HOSTILE, "stuck", topic=HOSTILE)])
-    health.changed(3, HOSTILE, "ok", "stuck")
-    text = status(health, capsys).stdout
-    assert all(line.isprintable() for line in text.splitlines())
-    assert as_json(health, capsys)["in_trouble"][0]["group_id"] == HOSTILE
-
-
 def test_a_screen_is_not_longer_than_the_terminal(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
     """Of many groups the worst are shown, and how many more there are."""
     health.reconciled([health.queue(f"g{n:03}", "stuck", unfinished_records=n) for n in range(200)])
@@ -278,11 +269,8 @@ def test_open_findings_have_names_and_evidence(broken: HealthTables, capsys: pyt
     assert " ".join(second.split()) == "error live_ahead billing orders 4 3 h ago 4 3:17 it is so"
     seen = [{**WHOLE, "subject": subject, "first_seen_at": broken.ago(m)} for subject, m in (("a", 9), ("b", 3))]
     broken.reconciled(findings=[BROKEN, *seen], run_id="run-3")
-    assert [row["subject"] for row in listed(broken, capsys, "--json").rows] == [
-        "b",
-        "a",
-        "0",
-    ]  # the newest first
+    newest_first = [row["subject"] for row in listed(broken, capsys, "--json").rows]
+    assert newest_first == ["b", "a", "0"]
 
 
 def test_findings_are_chosen(broken: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,16 +288,6 @@ def test_findings_are_chosen(broken: HealthTables, capsys: pytest.CaptureFixture
     assert listed(broken, capsys, "--rule", "nothing").stdout == "no finding\n"
 
 
-def test_hostile_names_stay_on_their_line(broken: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
-    """Names and details are any text."""
-    broken.reconciled(findings=[{**BROKEN, "group_id": HOSTILE, "topic": HOSTILE, "detail": HOSTILE}], run_id="run-3")
-    lines = listed(broken, capsys).stdout.splitlines()
-    assert len(lines) == 2
-    assert all(line.isprintable() for line in lines)
-    (found,) = listed(broken, capsys, "--json").rows
-    assert (found["group_id"], found["detail"]) == (HOSTILE, HOSTILE)
-
-
 def test_without_a_reconciliation_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tables that nothing was reconciled in, and none at all."""
     assert run(capsys, "findings", "--tables", tmp_path / "nowhere").stdout == "no finding\n"
@@ -322,16 +300,18 @@ def words(html: str) -> str:
 
 @pytest.mark.parametrize("group", ["fraud", HOSTILE], ids=["plain", "hostile"])
 def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The headline; why a share partition is in trouble and what to do; a finding's detail and where it was seen."""
+    """The headline; why a share partition is in trouble and what to do; a finding's detail and where it was seen. Names
+    and details are any text: shown as text on their line, in JSON as they are."""
     world = HealthTables(tmp_path / "tables")
-    stuck = world.queue(group, "stuck", unfinished_records=7, minutes=90)
+    stuck = world.queue(group, "stuck", unfinished_records=7, minutes=90, topic=group)
     found = {"rule": "past_log_end", "severity": "critical", "group_id": group, "topic_id": "T", "partition": 0,
-             "topic": "orders", "detail": "the state ends at 9, the log at 5"}  # fmt: skip
+             "topic": group, "detail": f"the state ends at 9: {group}"}  # fmt: skip
     slow = [world.queue("slow", "release_loop", partition=n) for n in (2, 3)]
     world.reconciled([stuck, world.queue("calm", "ok"), *slow], [found], run_id="r")
     rows = [{"group_id": each, "topic_id": "T", "topic": "orders", "partition": n, "verdict": "match", "run_id": "r"}
             for each, n in ((group, 0), ("calm", 1), ("slow", 2), ("slow", 3))]  # fmt: skip
     world.tables.append("reconciliations", [{**row, "observed_at": world.ago(5)} for row in rows])
+    world.changed(3, group, "ok", "stuck")
     tables, run_id = read_run(world.config, "r")
     summary = summarize(tables, run_id)
     with web_server(create_app(world.config)) as url:
@@ -358,7 +338,11 @@ def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: py
         ("1 stuck, 1 release loop, 1 ok", ("report", "web", "terminal")),
         ("it is release_loop. What to do: ", ("status", "report", "web", "terminal", "messages")),
         ("release loop", ("status", "report", "web", "terminal", "messages")),
-        (found["detail"], ("findings", "report", "web", "terminal", "messages")),
+        (printable(found["detail"]), ("findings", "report", "web", "terminal", "messages")),
     ):
         assert [place for place in places if sentence not in said[place]] == [], sentence
     assert all(line.isprintable() for text in said.values() for line in text.splitlines())
+    assert len(said["findings"].splitlines()) == 2
+    assert as_json(world, capsys)["in_trouble"][0]["group_id"] == group
+    (row,) = listed(world, capsys, "--json").rows
+    assert (row["group_id"], row["detail"]) == (group, found["detail"])

@@ -131,17 +131,8 @@ def group_json(answer: GroupAnswer) -> dict[str, Any]:
     group = answer.group
     if group is None:
         return {"group": answer.group_id, "error": answer.error and error_json(answer.error)}
-    return {
-        "group": group.group_id,
-        "state": group.state,
-        "group_epoch": group.group_epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "assignor": group.assignor,
-        "coordinator_id": group.coordinator_id,
-        **answer.lag_json,
-        "members": [asdict(member) for member in group.members],
-        "offsets": [asdict(offset) for offset in answer.offsets],
-    }
+    about = {name: value for name, value in asdict(group).items() if name not in {"error_code", "error", "group_id"}}
+    return {"group": group.group_id, **about, **answer.lag_json, "offsets": [asdict(each) for each in answer.offsets]}
 
 
 def offsets_text(answer: GroupAnswer, group: GroupDescription) -> str:

@@ -44,7 +44,7 @@ def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> 
     """The same in a line, with its time, for a log."""
     what = "; ".join(reasons) if reasons else _nothing(found)
     return printable(
-        f"{utc_text(now)} exported {_age(found.exported_at, now)}, observed {_age(found.observed_at, now)}; "
+        f"{utc_text(now)} exported {age(found.exported_at, now)}, observed {age(found.observed_at, now)}; "
         f"groups: {counts_text(found.group_statuses)}; {what}"
     )
 
@@ -61,7 +61,7 @@ def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:
     rows = [
         (
             *(each.severity if each.is_open else f"({each.severity})", each.rule, each.group_id),
-            *(each.topic or each.topic_id, each.partition, _age(each.first_seen_at, now), each.times_seen),
+            *(each.topic or each.topic_id, each.partition, age(each.first_seen_at, now), each.times_seen),
             _evidence(each),
             each.detail if each.group_id is not None else f"{each.subject}: {each.detail}",
         )
@@ -130,9 +130,9 @@ def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
     changes = _rows(found.changes)
     lines = [
         f"cluster   {found.cluster_id or 'unknown'}",
-        f"export    {_age(found.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
-        f"verdicts  {_amounts(found.verdicts)}; reconciled {_age(found.reconciled_at, now)}",
-        f"findings  {_amounts(found.severities)}",
+        f"export    {age(found.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
+        f"verdicts  {amounts(found.verdicts)}; reconciled {age(found.reconciled_at, now)}",
+        f"findings  {amounts(found.severities)}",
         f"statuses  {_statuses_line(found, now)}",
         *([f"changes   {_changes_line(changes, now)}"] if changes else ()),
         *(f"unknown   {name}: {why}" for name, why in found.unknown.items()),
@@ -149,7 +149,7 @@ def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
     if not lost:
         return "complete since the first export" if found.exported_at else "nothing exported"
     return "not complete: " + ", ".join(
-        f"{each.gaps:,} gap(s) {reason} ({each.offsets:,} offsets, the newest {_age(each.newest_at, now)})"
+        f"{each.gaps:,} gap(s) {reason} ({each.offsets:,} offsets, the newest {age(each.newest_at, now)})"
         for reason, each in lost.items()
     )
 
@@ -158,16 +158,16 @@ def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
     if found.groups is None or found.queues is None:
         return "unknown"
     if found.no_share_group is not None:
-        return f"{_age(found.observed_at, now)}: {found.no_share_group}"
+        return f"{age(found.observed_at, now)}: {found.no_share_group}"
     groups = f"{len(found.groups):,} group(s), {counts_text(found.group_statuses)}"
-    return f"{_age(found.observed_at, now)}: {groups}; {len(found.queues):,} share partition(s)"
+    return f"{age(found.observed_at, now)}: {groups}; {len(found.queues):,} share partition(s)"
 
 
 def _changes_line(changes: Sequence[Row], now: dt.datetime) -> str:
     newest = changes[0]
     where = f"{newest['group_id']} {newest['topic'] or newest['topic_id']} {newest['partition']}"
     what = f"{in_words(newest['before'])} to {in_words(newest['after'] or 'gone')}"
-    return f"{len(changes):,} in 24 h, the newest {_age(newest['changed_at'], now)}: {where} from {what}"
+    return f"{len(changes):,} in 24 h, the newest {age(newest['changed_at'], now)}: {where} from {what}"
 
 
 def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, what: str) -> list[str]:
@@ -182,7 +182,7 @@ def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, wh
 
 def _group_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
     own = f"{row['counts'][0]:,} of {row['partitions']:,}"
-    return row["group_id"], in_words(row["status"]), _age(row["status_since"], now), own, _unfinished(row)
+    return row["group_id"], in_words(row["status"]), age(row["status_since"], now), own, _unfinished(row)
 
 
 def _unfinished(group: Row) -> KnownSum:
@@ -192,10 +192,11 @@ def _unfinished(group: Row) -> KnownSum:
 def _queue_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
     unfinished = None if row["unfinished_records"] is None else f"{row['unfinished_records']:,}"
     place = (row["group_id"], row["topic"] or row["topic_id"], row["partition"], in_words(row["status"]))
-    return (*place, _age(row["status_since"], now), unfinished, trouble_text(row["status"], row["reason"]))
+    return (*place, age(row["status_since"], now), unfinished, trouble_text(row["status"], row["reason"]))
 
 
-def _amounts(counts: Mapping[str, int] | None) -> str:
+def amounts(counts: Mapping[str, int] | None) -> str:
+    """Counts by name, in their order; what matches comes last."""
     if counts is None:
         return "unknown"
     return counts_text(dict(sorted(counts.items(), key=lambda pair: pair[0] == "match")))
@@ -206,5 +207,6 @@ def _evidence(row: FindingRow) -> str | None:
     return None if place is None else f"{place}:{'?' if offset is None else offset}"
 
 
-def _age(at: dt.datetime | None, now: dt.datetime) -> str:
+def age(at: dt.datetime | None, now: dt.datetime) -> str:
+    """How long before `now` an instant was."""
     return ago_text(None if at is None else (now - at).total_seconds())

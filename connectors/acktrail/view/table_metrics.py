@@ -57,18 +57,6 @@ _VALIDATION: Final = itemgetter("suite", "evaluated_at")
 _RECENT: Final = dt.timedelta(days=2)
 """What was validated before that is read only where nothing was since."""
 _UNKNOWN_ABOUT: Final = "Share partitions whose unfinished records are not known."
-_OF_GROUPS: Final[dict[str, tuple[str, Callable[[dict[str, Any]], float | None]]]] = {
-    "group_status_since_timestamp_seconds": (
-        "Since when a group has its status.",
-        lambda group: _seconds(group["status_since"]),
-    ),
-    "group_known_unfinished_records": (
-        "Unfinished records of a group's share partitions that are known.",
-        lambda group: group["unfinished_records"] or 0,
-    ),
-    "group_unfinished_unknown_share_partitions": (_UNKNOWN_ABOUT, lambda group: group["unfinished_unknown"]),
-}
-"""What a group has one series of: name, help and value."""
 Samples = Iterable[tuple[Any, ...]]
 
 
@@ -285,8 +273,14 @@ class _Families:
         about = "Deliveries that ended in the newest observations, by outcome."
         outcomes = ((own["group_id"], name, own[name] or 0) for own in groups for name in OUTCOMES)
         yield self._each("group_recent_deliveries", about, outcomes, "group", "outcome")
-        for name, (about, value) in _OF_GROUPS.items():
-            yield self._each(name, about, ((own["group_id"], value(own)) for own in groups), "group")
+        since = ((own["group_id"], _seconds(own["status_since"])) for own in groups)
+        about = "Since when a group has its status."
+        yield self._each("group_status_since_timestamp_seconds", about, since, "group")
+        records = ((own["group_id"], own["unfinished_records"] or 0) for own in groups)
+        about = "Unfinished records of a group's share partitions that are known."
+        yield self._each("group_known_unfinished_records", about, records, "group")
+        unknown = ((own["group_id"], own["unfinished_unknown"]) for own in groups)
+        yield self._each("group_unfinished_unknown_share_partitions", _UNKNOWN_ABOUT, unknown, "group")
 
 
 def _seconds(at: dt.datetime | None) -> float | None:

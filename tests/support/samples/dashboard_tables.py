@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import md5
@@ -12,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from change.scenes import attempt
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
-
-__all__ = ["CHECKS", "HOSTILE", "NOW", "Sizes", "check_state", "topic_id_of", "write_dashboard_tables"]
 
 NOW = datetime(2026, 11, 23, 3, 4, 5, tzinfo=UTC)
 HOSTILE = (
@@ -50,25 +50,11 @@ _FOUND = (
     ),
 )
 """Rules that findings name, and their details."""
-_CLUSTER = "5L6g3nShT-eMCtK--X86sw"
+CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 _TOPICS = ("orders", "payments", "clickstream", "emails", "shipments")
 _GROUPS = ("billing-workers", "fraud-scoring", "email-sender", "warehouse", "search-index", "ledger")
-_REASONS = {
-    QueueStatus.OK: "the start offset moved by 312 in 10 min, 40 records are unfinished",
-    QueueStatus.IDLE: "0 unfinished records, the log has not grown for 3 h",
-    QueueStatus.LAGGING: "2,443 unfinished records, 310 more than 50 min ago",
-    QueueStatus.STUCK: "the start offset is 1,236,441 since 2 h 30 min, the log grew by 1,530",
-    QueueStatus.REJECT_STORM: "310 archived and 12 acknowledged within 50 min",
-    QueueStatus.RELEASE_LOOP: "4,120 released and 18 acknowledged within 50 min",
-    QueueStatus.STATE_UNKNOWN: "no snapshot was exported since a gap",
-    QueueStatus.RETENTION_RISK: "the start offset is 120 above the log start, which moved by 900 in an hour",
-    QueueStatus.ARCHIVING_STUCK: "41 records are archiving for 40 min, and the dead-letter topic got none",
-    QueueStatus.INCONSISTENT: "past_log_end: the state ends at offset 1,237,000, the log at 1,236,000",
-    QueueStatus.UNATTENDED: "2,443 records wait, no members since 2026-03-01T04:00:00Z",
-    QueueStatus.ARCHIVED_UNSEEN: "more records were archived than acknowledged, which ended at 2026-03-01T04:00:00Z",
-    QueueStatus.NEW: "the first observation: 2,443 records are unfinished, nothing to compare with; 3 members",
-    QueueStatus.REWOUND: "a reset moved the start offset from 9,000 to 0",
-}
+_REASONS: dict[str, str] = json.loads(Path(__file__).with_name("dashboard_reasons.json").read_text("utf-8"))
+"""Why a share partition has a status, by its name."""
 _COMMON = (QueueStatus.OK, QueueStatus.OK, QueueStatus.OK, QueueStatus.IDLE, QueueStatus.OK, QueueStatus.OK)
 _WINDOW = 10
 _EVERY = timedelta(minutes=5)
@@ -105,6 +91,11 @@ class _Queue:
     start: int
     lag: int | None
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """The columns of every table that say which share partition it is."""
+        return {name: getattr(self, name) for name in ("group_id", "topic_id", "topic", "partition")}
+
 
 def write_dashboard_tables(root: Path, sizes: Sizes | None = None) -> Tables:
     """Tables below `root` as of `NOW`; the first groups have the names of `HOSTILE`, others are in trouble."""
@@ -117,7 +108,7 @@ def write_dashboard_tables(root: Path, sizes: Sizes | None = None) -> Tables:
     _put(
         tables,
         "run_totals",
-        [_totals(queues, sizes, number, runs[number], times[number]) for number in range(sizes.runs)],
+        [_totals(queues, sizes, number, *run) for number, run in enumerate(zip(runs, times, strict=True))],
     )
     _put(tables, "reconcile_checks", [{"run_id": runs[-1], "reconciled_at": times[-1]}])
     _put(tables, "quality_results", [row for pair in zip(runs, times, strict=True) for row in results_of(*pair)])
@@ -149,8 +140,13 @@ def check_state(number: int, rule_id: str) -> str:
     return "fails" if is_broken else "holds"
 
 
-def _put(tables: Tables, name: str, rows: Sequence[dict[str, Any]]) -> None:
-    tables.append(name, pa.Table.from_pylist([{"cluster_id": _CLUSTER, **row} for row in rows], schema=TABLES[name]))
+def put(tables: Tables, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows as one commit; columns that are not named are null."""
+    tables.append(name, pa.Table.from_pylist([*rows], schema=TABLES[name]))
+
+
+def _put(tables: Tables, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    put(tables, name, ({"cluster_id": CLUSTER, **row} for row in rows))
 
 
 def _queues(sizes: Sizes) -> Any:
@@ -175,9 +171,8 @@ def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
     records = {name: sum(length for state, length in held if state == number) for number, name in _STATE_NAMES.items()}
     stopped = queue.status is QueueStatus.STUCK
     return {
-        "run_id": run_id, "observed_at": at, "group_id": queue.group_id, "topic_id": queue.topic_id,
-        "topic": queue.topic, "partition": queue.partition, "status": queue.status.value,
-        "status_since": at - timedelta(minutes=150 if queue.lag else 900), "reason": _REASONS[queue.status],
+        **queue.place, "run_id": run_id, "observed_at": at, "status": queue.status.value,
+        "status_since": at - timedelta(minutes=150 if queue.lag else 900), "reason": _REASONS[queue.status.name],
         "evidence_state_partition": 17, "evidence_offset": 90_210, "verdict": "match",
         "completeness": "gap" if queue.lag is None else "complete", "group_state": "Stable", "members": 3,
         "first_unfinished_offset": queue.start,
@@ -218,24 +213,15 @@ def _finished(queue: _Queue) -> int:
 
 def _changes(queues: Sequence[_Queue], runs: Sequence[str], times: Sequence[datetime]) -> list[dict[str, Any]]:
     chosen = [queue for queue in queues if queue.status not in {QueueStatus.OK, QueueStatus.IDLE}]
+    seen = [*zip(runs, times, strict=True)][::-1]
     rows = []
     for number, queue in enumerate(chosen[:200]):
-        at = len(runs) - 1 - number % len(runs)
-        rows.append(
-            {
-                "run_id": runs[at],
-                "changed_at": times[at],
-                "group_id": queue.group_id,
-                "topic_id": queue.topic_id,
-                "topic": queue.topic,
-                "partition": queue.partition,
-                "before": None if number == 3 else "ok",
-                "after": queue.status.value,
-                "reason": _REASONS[queue.status],
-                "evidence_state_partition": 17,
-                "evidence_offset": 90_000 + number,
-            }
-        )
+        run_id, at = seen[number % len(seen)]
+        rows.append({
+            **queue.place, "run_id": run_id, "changed_at": at, "before": None if number == 3 else "ok",
+            "after": queue.status.value, "reason": _REASONS[queue.status.name],
+            "evidence_state_partition": 17, "evidence_offset": 90_000 + number,
+        })  # fmt: skip
     return rows
 
 
@@ -283,24 +269,13 @@ def _findings(
     rows = []
     for number in range(sizes.findings):
         queue, (rule, detail) = queues[number % len(queues)], _FOUND[number % len(_FOUND)]
-        rows.append(
-            {
-                "run_id": runs[-1] if number % 4 else runs[0],
-                "rule": rule,
-                "severity": RULE_BY_ID[rule].severity.value,
-                "subject": f"{queue.group_id}:{queue.topic_id}:{queue.partition}",
-                "group_id": queue.group_id,
-                "topic_id": queue.topic_id,
-                "topic": queue.topic,
-                "partition": queue.partition,
-                "detail": detail,
-                "evidence_state_partition": 17,
-                "evidence_offset": 90_210 + number,
-                "first_seen_at": times[0],
-                "last_seen_at": times[-1],
-                "times_seen": number + 1,
-            }
-        )
+        subject = f"{queue.group_id}:{queue.topic_id}:{queue.partition}"
+        seen = {"first_seen_at": times[0], "last_seen_at": times[-1], "times_seen": number + 1}
+        rows.append({
+            **queue.place, **seen, "run_id": runs[-1] if number % 4 else runs[0], "rule": rule, "detail": detail,
+            "severity": RULE_BY_ID[rule].severity.value, "subject": subject,
+            "evidence_state_partition": 17, "evidence_offset": 90_210 + number,
+        })  # fmt: skip
     return rows
 
 
@@ -369,8 +344,7 @@ def _state(queue: _Queue, run_id: str, at: datetime, age: int) -> dict[str, Any]
         )
         first += length
     return {
-        "run_id": run_id, "observed_at": at, "group_id": queue.group_id, "topic_id": queue.topic_id,
-        "topic": queue.topic, "partition": queue.partition, "state_partition": 17, "snapshot_epoch": 3,
+        **queue.place, "run_id": run_id, "observed_at": at, "state_partition": 17, "snapshot_epoch": 3,
         "state_epoch": 1, "leader_epoch": 0, "start_offset": start, "first_unfinished_offset": start,
         "end_offset": first, "batches": batches, "completeness": "complete" if queue.lag is not None else "gap",
     }  # fmt: skip
@@ -400,7 +374,7 @@ def _trend(
         "log_end_offset": end,
     }
     columns = {
-        "cluster_id": _CLUSTER,
+        "cluster_id": CLUSTER,
         "chunk": int(length.total_seconds()) * 1_000 + part.start // _CHUNK,
         "group_id": group_id,
         "topic_id": None if queue is None else like.topic_id,
@@ -426,3 +400,37 @@ def _column(value: Any, part: slice, count: int, kind: pa.DataType) -> pa.Array:
     if isinstance(value, np.ndarray):
         return pa.array(value[part]).cast(kind)
     return pa.repeat(pa.scalar(value, kind), count)
+
+
+def write_evidence_tables(tables: Tables, *, runs: int = 48) -> None:
+    """What findings, checks, resets and the export show beside that: state records, results of expectations, gaps, a
+    reset from plan to proof."""
+    _put(tables, "state_records", _records())
+    if not tables.exists("quality_results"):
+        _put(tables, "quality_results", results_of(f"run-{runs - 1:05d}", NOW - timedelta(minutes=3)))
+    common = {"run_id": "export-1", "records_read": 0, "records_decoded": 0, "records_quarantined": 0}
+    common |= {"exported_at": NOW - timedelta(hours=2)}
+    gaps = ((1, 4_000, 4_309, "pruned"), (2, 0, 99, "pruned_before_first_export"), (3, 70, 70, "log_replaced"))
+    names = ("state_partition", "gap_first", "gap_last", "gap_reason")
+    _put(tables, "export_ranges", [{**common, **dict(zip(names, gap, strict=True))} for gap in gaps])
+    attempt(Path(tables.config.uri), 1)
+
+
+def _records() -> list[dict[str, Any]]:
+    """The record that findings and statuses name with those after it, and one in quarantine."""
+    common = {"run_id": "export-1", "timestamp_ms": int((NOW - timedelta(minutes=8)).timestamp() * 1000)}
+    batches = [
+        {"first_offset": 1_236_441, "last_offset": 1_236_499, "delivery_state": 2, "delivery_count": 1},
+        {"first_offset": 1_236_500, "last_offset": 1_236_500, "delivery_state": 4, "delivery_count": 5},
+    ]
+    good = {
+        **common, "state_partition": 17, "key": b"\x00\x00\x00\x0fbilling-workers", "value": bytes(range(120)),
+        "record_type": "update", "group_id": "billing-workers", "topic_id": topic_id_of("orders"), "partition": 0,
+        "snapshot_epoch": 4, "leader_epoch": 7, "start_offset": 1_200_000, "delivery_complete_count": 60,
+        "batches": batches, "decode_status": "decoded",
+    }  # fmt: skip
+    bad = {
+        **common, "state_partition": 3, "offset": 41, "key": HOSTILE[0].encode(), "value": HOSTILE[6].encode() * 40,
+        "decode_status": "malformed_value", "decode_error": f"string at byte 4 is too long {HOSTILE[1]}",
+    }  # fmt: skip
+    return [*({**good, "offset": 90_210 + number} for number in range(20)), bad]

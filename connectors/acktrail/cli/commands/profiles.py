@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,7 +13,7 @@ import typer
 from acktrail import config
 from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson, echo_rows
-from acktrail.cli.health_text import health_json
+from acktrail.cli.health_text import age, amounts, health_json
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.plain_tables import printable, table
 from acktrail.times import ago_text
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from acktrail.view.cluster_health import ClusterHealth
 
 _AT_ONCE: Final = 8
-_UNKNOWN: Final = "unknown"
 _WORDS: Final = {
     "exported_at": "last export",
     "queues": "share groups",
@@ -126,28 +125,19 @@ def _line(error: AcktrailError) -> str:
 
 
 def _overview_row(name: str, each: ClusterHealth, now: dt.datetime) -> tuple[object, ...]:
-    exported = None if each.exported_at is None else (now - each.exported_at).total_seconds()
     newest = None if each.newest_record_ms is None else now.timestamp() - each.newest_record_ms / 1000
-    reconciled = None if each.reconciled_at is None else (now - each.reconciled_at).total_seconds()
+    groups = "unknown" if each.groups is None else len(each.groups)
     return (
-        *(name, ago_text(exported), ago_text(newest), _UNKNOWN if each.groups is None else len(each.groups)),
-        *(_gaps(each), _counts(each.severities), ago_text(reconciled), _counts(each.verdicts)),
+        *(name, age(each.exported_at, now), ago_text(newest), groups, _gaps(each), amounts(each.severities)),
+        *(age(each.reconciled_at, now), amounts(each.verdicts)),
     )
 
 
 def _gaps(each: ClusterHealth) -> str:
     if each.lasting_gaps is None:
-        return _UNKNOWN
+        return "unknown"
     gaps, offsets = each.lasting_gaps
     return f"{gaps} ({offsets:,} offsets)" if gaps else "none"
-
-
-def _counts(counts: Mapping[str, int] | None) -> str:
-    """Counts by name, in their order; what matches comes last."""
-    if counts is None:
-        return _UNKNOWN
-    shown = [f"{counts[name]:,} {name}" for name in sorted(counts, key=lambda name: name == "match")]
-    return ", ".join(shown) or "none"
 
 
 def dags() -> None:

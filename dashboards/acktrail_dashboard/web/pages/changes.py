@@ -3,7 +3,6 @@ with its whole life. `acktrail.change` reads and judges."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import PLANS
@@ -40,16 +39,6 @@ _TONES: Final = {
 """What the templates ask."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditCheck:
-    """Whether the audit, plans and results are as they were written. `is_whole` None: it could not be checked."""
-
-    is_whole: bool | None
-    text: str
-    flaws: tuple[str, ...] = ()
-    newest_hash: str | None = None
-
-
 def plan_page(config: TablesConfig, at: int) -> dict[str, Any]:
     """A part of the plans, the newest first. Raises AcktrailError: the tables cannot be read."""
     found = list_plans(config)
@@ -76,22 +65,24 @@ def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
     }
 
 
-def audit_check(config: TablesConfig) -> AuditCheck:
-    """What `acktrail change audit` says. A chain that is broken is an answer, no error."""
+def audit_check(config: TablesConfig) -> dict[str, Any]:
+    """What `acktrail change audit` says, with flaws and the newest hash. `is_whole`: whether audit, plans and results
+    are as they were written; None: that could not be checked. A chain that is broken is an answer, no error."""
+    nothing: dict[str, Any] = {"flaws": (), "newest_hash": None}
     try:
         report = checked_audit(config)
     except ConfigurationError as error:
         found = error.data.get("findings")
         flaws = tuple(_flaw(*flaw) for flaw in found[:_FLAWS_SHOWN]) if isinstance(found, list) else ()
-        return AuditCheck(is_whole=False if flaws else None, text=error.message, flaws=flaws)
+        return {**nothing, "is_whole": False if flaws else None, "text": error.message, "flaws": flaws}
     except AcktrailError as error:
-        return AuditCheck(is_whole=None, text=error.message)
+        return {**nothing, "is_whole": None, "text": error.message}
     if not report.rows and not report.plans_without_audit:
-        return AuditCheck(is_whole=True, text="Nothing was changed yet.")
+        return {**nothing, "is_whole": True, "text": "Nothing was changed yet."}
     text = f"{report.rows:,} rows are a whole chain; plans and results are those that they vouch for."
     without = report.plans_without_audit + report.executions_without_audit
     killed = f" {counted(without, 'row')} without audit: of a process that was killed in between." if without else ""
-    return AuditCheck(is_whole=True, text=text + killed, newest_hash=report.newest_hash)
+    return {**nothing, "is_whole": True, "text": text + killed, "newest_hash": report.newest_hash}
 
 
 def _flaw(table: str, sequence: int | None, why: str) -> str:

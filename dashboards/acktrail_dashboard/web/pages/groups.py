@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -154,17 +153,6 @@ def _raise_unknown(visit: Visit, group_id: str) -> None:
     raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, known, n=_NEAREST))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastStrip:
-    """The bands of one share partition at one reconciliation, on a scale that several share. `has_moved`: its start
-    offset is not the one before."""
-
-    observed_at: datetime
-    window: StateWindow
-    paths: list[tuple[BandKind, str]]
-    has_moved: bool
-
-
 def windows_of_group(
     visit: Visit, group_id: str, log_starts: Mapping[PartitionKey, int | None]
 ) -> dict[PartitionKey, StateWindow]:
@@ -175,9 +163,9 @@ def windows_of_group(
     return {key: window for key, window in found.items() if window is not None}
 
 
-def _past_strips(visit: Visit, own: pc.Expression) -> list[PastStrip]:
-    """Bands at up to 24 reconciliations within the range of time, the oldest first. The x of a picture is offset minus
-    start offset."""
+def _past_strips(visit: Visit, own: pc.Expression) -> list[dict[str, Any]]:
+    """Bands at up to 24 reconciliations within the range of time, the oldest first, on a scale that all share. The x of
+    a picture is offset minus start offset. `has_moved`: the start offset is not the one before."""
     runs = visit.read("run_totals", columns=("run_id", "observed_at"), where=visit.within("observed_at"))
     ids: list[str] = runs.sort_by([("observed_at", "descending")])["run_id"].to_pylist()
     chosen = ids[:: max(1, -(-len(ids) // _PAST))]
@@ -187,16 +175,16 @@ def _past_strips(visit: Visit, own: pc.Expression) -> list[PastStrip]:
     pairs = [(row["observed_at"], state_window(row)) for row in rows.sort_by("observed_at").to_pylist()]
     known = [(at, window) for at, window in pairs if window is not None]
     widest = max((window.end - window.start for _, window in known), default=0)
-    return list(_strips(known, widest))
+    starts = [None, *(window.start for _, window in known)]
+    return [
+        {"observed_at": at, "window": own, "paths": _paths(own, widest), "has_moved": before != own.start}
+        for before, (at, own) in zip(starts, known, strict=False)
+    ]
 
 
-def _strips(known: Iterable[tuple[datetime, StateWindow]], widest: int) -> Iterable[PastStrip]:
-    before: int | None = None
-    for at, window in known:
-        width = max(1, STRIP_WIDTH * (window.end - window.start) // max(widest, 1))
-        paths = strip_paths(bands(window), width) if window.end > window.start else []
-        yield PastStrip(observed_at=at, window=window, paths=paths, has_moved=before != window.start)
-        before = window.start
+def _paths(window: StateWindow, widest: int) -> list[tuple[BandKind, str]]:
+    width = max(1, STRIP_WIDTH * (window.end - window.start) // max(widest, 1))
+    return strip_paths(bands(window), width) if window.end > window.start else []
 
 
 def _share_partition(visit: Visit) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
@@ -99,25 +98,15 @@ def _run(visit: Visit) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runbook:
-    """The section of one alert. `anchor`: its name in addresses, the alert's in lower case."""
-
-    alert: str
-    anchor: str
-    text: Markup
-
-
 def _runbooks(_: Visit) -> dict[str, Any]:
-    return {"runbooks": runbooks()}
+    return {"runbooks": _sections()}
 
 
 @cache
-def runbooks() -> tuple[Runbook, ...]:
-    """All of them, in the order of the alert rules."""
+def _sections() -> tuple[tuple[str, Markup], ...]:
+    """The alert and the text of each section, in the order of the alert rules."""
     _, *sections = re.split(r"^## ", _document(), flags=re.MULTILINE)
-    parts = (section.split("\n", 1) for section in sections)
-    return tuple(Runbook(alert=alert, anchor=alert.lower(), text=_html(text)) for alert, text in parts)
+    return tuple((alert, _html(text)) for alert, text in (section.split("\n", 1) for section in sections))
 
 
 def _document() -> str:

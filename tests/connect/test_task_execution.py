@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.memory_source import FakeClock, MemoryLog, MemorySink, MemoryTables, MemoryTask
+from samples.memory_source import PAIRS, FakeClock, MemoryLog, MemorySink, MemoryTables, MemoryTask
 from servers.workload import until
 
 from acktrail.connect.activity import stop_on_signals
@@ -60,8 +60,8 @@ class Journal:
         return [positions for found, positions in self.events if found == kind]
 
 
-def logs(pairs: list[Any], *ends: int) -> list[MemoryLog]:
-    return [MemoryLog(pairs=pairs, partition=number, end_offset=end) for number, end in enumerate(ends)]
+def logs(*ends: int) -> list[MemoryLog]:
+    return [MemoryLog(partition=number, end_offset=end) for number, end in enumerate(ends)]
 
 
 def watched(log: MemoryLog, watch: Callable[[], None]) -> MemoryTask:
@@ -73,11 +73,11 @@ def sizes(tables: MemoryTables) -> list[int]:
     return [commit.rows["state_records"] for commit in tables.commits]
 
 
-def test_bounded_run_reads_every_log_to_its_end(pairs: list[Any]) -> None:
+def test_bounded_run_reads_every_log_to_its_end() -> None:
     """Read = committed = all records of all logs; decoded and quarantined add up; the task is stopped. The
     next run finds nothing new."""
     tables = MemoryTables()
-    source = MemoryTask(logs(pairs, 70, 0, 7), batch_rows=10)
+    source = MemoryTask(logs(70, 0, 7), batch_rows=10)
     summary = TaskExecution(source, MemorySink(tables)).run()
     assert summary.records_read == 77 == summary.rows["state_records"]
     assert summary.records_quarantined == 11
@@ -85,27 +85,27 @@ def test_bounded_run_reads_every_log_to_its_end(pairs: list[Any]) -> None:
     assert (summary.partitions, summary.partitions_finished, summary.was_stopped) == (3, 3, False)
     assert sorted(summary.positions.values()) == [7, 70]
     assert source.is_stopped
-    again = TaskExecution(MemoryTask(logs(pairs, 70, 0, 7)), MemorySink(tables)).run()
+    again = TaskExecution(MemoryTask(logs(70, 0, 7)), MemorySink(tables)).run()
     assert (again.records_read, again.commits, again.rows) == (0, 0, {})
 
 
-def test_flush_by_rows_bounds_what_is_pending(pairs: list[Any]) -> None:
+def test_flush_by_rows_bounds_what_is_pending() -> None:
     """No commit but the last is smaller than the bound, none larger than the bound and a batch."""
-    tables, source = MemoryTables(), MemoryTask(logs(pairs, 1000, 333), batch_rows=30)
+    tables, source = MemoryTables(), MemoryTask(logs(1000, 333), batch_rows=30)
     TaskExecution(source, MemorySink(tables), policy=FlushPolicy(rows=100)).run()
     assert sum(sizes(tables)) == 1333
     assert all(100 <= rows < 130 for rows in sizes(tables)[:-1])
 
 
-def test_flush_by_bytes_bounds_what_is_pending(pairs: list[Any]) -> None:
+def test_flush_by_bytes_bounds_what_is_pending() -> None:
     """Large rows are committed before many of them have come together."""
-    large = [(key, (value or b"") + bytes(100_000)) for key, value in pairs]
-    tables, source = MemoryTables(), MemoryTask(logs(large, 60), batch_rows=10)
+    large = [(key, (value or b"") + bytes(100_000)) for key, value in PAIRS]
+    tables, source = MemoryTables(), MemoryTask([MemoryLog(pairs=large, end_offset=60)], batch_rows=10)
     TaskExecution(source, MemorySink(tables), policy=FlushPolicy(size_bytes=1_500_000)).run()
     assert sizes(tables) == [20, 20, 20]
 
 
-def test_flush_by_time_while_idle(pairs: list[Any]) -> None:
+def test_flush_by_time_while_idle() -> None:
     """What was read is committed in time although nothing more comes, and only once."""
     clock, stop = FakeClock(step=0.5), threading.Event()
     tables = MemoryTables()
@@ -121,14 +121,14 @@ def test_flush_by_time_while_idle(pairs: list[Any]) -> None:
         if clock.now > 50:
             stop.set()
 
-    source = watched(MemoryLog(pairs=pairs, end_offset=7), watch)
+    source = watched(MemoryLog(end_offset=7), watch)
     TaskExecution(source, TimedSink(tables), policy=FlushPolicy(interval_s=10, poll_s=0.001), clock=clock).run(stop)
     assert len(tables.commits) == 1
     assert 10 <= committed_at[0] <= 12
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_stops_and_commits(pairs: list[Any], number: signal.Signals) -> None:
+def test_signal_stops_and_commits(number: signal.Signals) -> None:
     """SIGTERM and SIGINT end a run with a commit; the handlers of before are back afterwards."""
     before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
     tables = MemoryTables()
@@ -140,16 +140,16 @@ def test_signal_stops_and_commits(pairs: list[Any], number: signal.Signals) -> N
             os.kill(os.getpid(), number)
 
     with stop_on_signals() as stop:
-        source = watched(MemoryLog(pairs=pairs, end_offset=10_000), watch)
+        source = watched(MemoryLog(end_offset=10_000), watch)
         summary = TaskExecution(source, MemorySink(tables)).run(stop)
     assert summary.was_stopped
     assert list(tables.positions.values()) == [summary.records_read]
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
 
 
-def test_gaps_are_reported(pairs: list[Any]) -> None:
+def test_gaps_are_reported() -> None:
     """What was pruned between two runs is in the second one's summary."""
-    tables, log = MemoryTables(), MemoryLog(pairs=pairs, end_offset=10)
+    tables, log = MemoryTables(), MemoryLog(end_offset=10)
     TaskExecution(MemoryTask([log]), MemorySink(tables)).run()
     log.start_offset, log.end_offset = 15, 20
     summary = TaskExecution(MemoryTask([log]), MemorySink(tables)).run()
@@ -171,12 +171,12 @@ def failing(*errors: Exception | None) -> Callable[[], None]:
     "error", [Unreachable("localhost:1"), ForeignCluster("new", hint="other tables"), RowsRefused("no")]
 )
 @pytest.mark.parametrize("where", ["source", "sink"])
-def test_an_error_ends_the_run_and_stops_the_task(pairs: list[Any], error: Exception, where: str) -> None:
+def test_an_error_ends_the_run_and_stops_the_task(error: Exception, where: str) -> None:
     """It comes out as it is, and what was committed before it stays. What was read before it is committed, too, where
     nothing can be read again of a topic that was created anew, and where good rows would wait until a person has
     mended the batch behind them, whoever refuses it: transform or sink."""
     tables, trouble = MemoryTables(), (None, None, None, error)
-    task = watched(MemoryLog(pairs=pairs, end_offset=100), failing(*trouble) if where == "source" else lambda: None)
+    task = watched(MemoryLog(end_offset=100), failing(*trouble) if where == "source" else lambda: None)
     sink = MemorySink(tables, refuses=iter(trouble if where == "sink" else ()))
     with pytest.raises(type(error)):
         TaskExecution(task, sink, policy=FlushPolicy(rows=20)).run()
@@ -186,10 +186,10 @@ def test_an_error_ends_the_run_and_stops_the_task(pairs: list[Any], error: Excep
     assert task.is_stopped
 
 
-def test_progress_only_grows_and_ends_complete(pairs: list[Any]) -> None:
+def test_progress_only_grows_and_ends_complete() -> None:
     """Progress never goes back, committed never passes read, and the last report says all is done."""
     reports: list[Progress] = []
-    source = MemoryTask(logs(pairs, 95, 10), batch_rows=10)
+    source = MemoryTask(logs(95, 10), batch_rows=10)
     TaskExecution(source, MemorySink(MemoryTables()), policy=FlushPolicy(rows=40), progress=reports.append).run()
     read = [report.records_read for report in reports]
     committed = [report.records_committed for report in reports]
@@ -199,7 +199,7 @@ def test_progress_only_grows_and_ends_complete(pairs: list[Any]) -> None:
     assert reports[-1] == Progress(records_read=105, records_committed=105, partitions_finished=2, partitions=2)
 
 
-def test_nothing_spins_while_the_task_is_idle(pairs: list[Any]) -> None:
+def test_nothing_spins_while_the_task_is_idle() -> None:
     """Every poll may wait for `poll_s`, and the sink's side sleeps meanwhile: it wakes up for a batch, and at the end.
     The stop that the task may look at during a long wait is the run's."""
     stop, clock = threading.Event(), FakeClock(step=1)
@@ -215,17 +215,17 @@ def test_nothing_spins_while_the_task_is_idle(pairs: list[Any]) -> None:
             super().start(context)
             assert context.stop is stop
 
-    source = Idle(logs(pairs, 0, 10, 0), batch_rows=5, is_continuous=True, watch=watch)
+    source = Idle(logs(0, 10, 0), batch_rows=5, is_continuous=True, watch=watch)
     summary = TaskExecution(source, MemorySink(MemoryTables()), policy=FlushPolicy(poll_s=90.0), clock=clock).run(stop)
     assert waits == [90.0] * 12
     assert summary.records_read == 10
     assert clock.now <= 1 + 2 + 1  # looks at the clock: at the start, after each batch, at the end
 
 
-def test_the_source_is_told_of_each_commit_that_landed(pairs: list[Any]) -> None:
+def test_the_source_is_told_of_each_commit_that_landed() -> None:
     """After each flush with positions, and before the next, the source is told exactly these; an idle flush tells it
     nothing."""
-    tables, some = MemoryTables(), logs(pairs, 95, 10)
+    tables, some = MemoryTables(), logs(95, 10)
     journal = Journal(some, tables)
     summary = TaskExecution(journal.source, journal.sink, policy=FlushPolicy(rows=40)).run()
     assert [kind for kind, _ in journal.events] == ["landed", "told"] * 3
@@ -239,11 +239,11 @@ def test_the_source_is_told_of_each_commit_that_landed(pairs: list[Any]) -> None
     assert idle.of("told") == []
 
 
-def test_the_source_is_not_told_of_a_commit_that_failed(pairs: list[Any]) -> None:
+def test_the_source_is_not_told_of_a_commit_that_failed() -> None:
     """Another writer comes before the third flush: the source knows of the first two commits and of nothing else. It is
     stopped."""
     tables = MemoryTables()
-    journal = Journal(logs(pairs, 200), tables)
+    journal = Journal(logs(200), tables)
     other = {journal.source.source_partition: 120}
 
     def overtake(progress: Progress) -> None:
@@ -259,7 +259,7 @@ def test_the_source_is_not_told_of_a_commit_that_failed(pairs: list[Any]) -> Non
     assert journal.source.is_stopped
 
 
-def test_a_source_that_cannot_take_in_a_commit_does_not_undo_it(pairs: list[Any]) -> None:
+def test_a_source_that_cannot_take_in_a_commit_does_not_undo_it() -> None:
     """Its error ends the run; what the sink has committed is in the summary all the same."""
     tables = MemoryTables()
 
@@ -267,17 +267,17 @@ def test_a_source_that_cannot_take_in_a_commit_does_not_undo_it(pairs: list[Any]
         def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
             raise Unreachable("localhost:1")
 
-    run = TaskExecution(Deaf(logs(pairs, 100), batch_rows=10), MemorySink(tables), policy=FlushPolicy(rows=40))
+    run = TaskExecution(Deaf(logs(100), batch_rows=10), MemorySink(tables), policy=FlushPolicy(rows=40))
     with pytest.raises(Unreachable):
         run.run()
     assert run.summary.rows == {"state_records": 40}
     assert run.summary.positions == tables.positions
 
 
-def test_a_stop_with_a_backlog_makes_one_more_commit_at_most(pairs: list[Any]) -> None:
+def test_a_stop_with_a_backlog_makes_one_more_commit_at_most() -> None:
     """However much was read ahead: what one commit does not take is read again by the next run, and nothing is lost."""
     tables, stop = MemoryTables(), threading.Event()
-    log = MemoryLog(pairs=pairs, end_offset=10_000)
+    log = MemoryLog(end_offset=10_000)
 
     def stopping(progress: Progress) -> None:
         if progress.records_read >= 300:
@@ -303,13 +303,13 @@ def no_files(*, is_classified: bool) -> Exception:
 @pytest.mark.parametrize(
     "error", [RetryableError("the storage is full"), no_files(is_classified=False), no_files(is_classified=True)]
 )
-def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any], error: Exception) -> None:
+def test_a_storage_that_takes_nothing_for_long_is_one_outage(error: Exception) -> None:
     """Reading succeeds in every attempt and does not end the outage: the commit does. Too many open files pass, too."""
     tables, said, left = MemoryTables(), list[str](), iter([error] * 4)
     plan: Any = SimpleNamespace(
         name="one",
         source=SimpleNamespace(
-            task=lambda _: MemoryTask([MemoryLog(pairs=pairs, end_offset=100)], is_continuous=True),
+            task=lambda _: MemoryTask([MemoryLog(end_offset=100)], is_continuous=True),
             cluster_id=None,
             reads_logs=True,
         ),

@@ -278,21 +278,6 @@ def test_help_names_every_release_and_the_default() -> None:
     assert f"default: {DEFAULT_VERSION}" in text
 
 
-def test_an_old_java_is_one_line(tmp_path: Path) -> None:
-    """The line says what was found and what to install."""
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
-    java.chmod(0o755)
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path), "PATH": "/nowhere"}
-    command = [*COMMAND, "start", "--folder", str(tmp_path / "node")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert (answer.stdout, answer.returncode) == ("", 3)
-    assert "is Java 11" in answer.stderr
-    assert "install" in answer.stderr
-    assert answer.stderr.count("\n") == 1
-
-
 def _jvms(folder: Path) -> list[int]:
     """Pids of the processes whose command line names the folder's configuration, guardian included."""
     wanted = str(folder / "server.properties").encode()

@@ -46,10 +46,6 @@ def _family(folder: Path) -> list[int]:
     return [int((folder / f"{depth}.pid").read_text()) for depth in range(3)]
 
 
-def _sleeper(folder: Path, *, grace_s: float = 5.0) -> GuardedProcess:
-    return GuardedProcess([sys.executable, "-c", FAMILY, str(folder), "2"], log_path=folder / "log", grace_s=grace_s)
-
-
 @pytest.mark.few(4)
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "error", "forgets", "fork"])
 def test_no_descendant_outlives_the_owner(tmp_path: Path, ending: str) -> None:

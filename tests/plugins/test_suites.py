@@ -40,16 +40,12 @@ from acktrail_plugins.parquet.parquet_sink import ParquetSink
 from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SinkSuite, SourceSuite, TransformSuite
 from acktrail_plugins.transforms import Filter, Mask, Route
 
-_TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
-_PAIRS = [(b"\x00\x09", b"")]
-"""Records that no decoder knows: quarantined, with their offsets."""
-
 
 class _InMemory(ConnectorSuite):
     """A world for each test."""
 
     def prepare(self) -> None:
-        WORLD.append(MemoryWorld(logs=[MemoryLog(pairs=_PAIRS, partition=number) for number in range(2)]))
+        WORLD.append(MemoryWorld())
         WORLD[-1].answers.set()
 
     def clean_up(self) -> None:
@@ -172,15 +168,13 @@ class TestDeltaSinkOfLogs(TestDeltaSinkOfAnyRows):
     table = "state_records"
 
     def partitions(self) -> Sequence[SourcePartition]:
-        return [SourcePartition(f"memory/{_TOPIC}/{number}") for number in range(2)]
+        return [MemoryTask([MemoryLog(partition=number)]).source_partition for number in range(2)]
 
     def position_after(self, number: int) -> Position:
         return number
 
     def batch(self, source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
-        log = MemoryLog(
-            pairs=_PAIRS, topic_id=_TOPIC, partition=int(source_partition.rsplit("/", 1)[1]), end_offset=end
-        )
+        log = MemoryLog(partition=int(source_partition.rsplit("/", 1)[1]), end_offset=end)
         return log.batch(source_partition, first, end)
 
     def numbers(self, source_partition: SourcePartition) -> list[int]:

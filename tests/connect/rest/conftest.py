@@ -60,8 +60,8 @@ class Rest:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, pairs: list[Any]) -> Iterator[MemoryWorld]:
-    with memory_plugins(monkeypatch, pairs) as made:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryWorld]:
+    with memory_plugins(monkeypatch) as made:
         yield made
 
 

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import ssl
-import subprocess
+import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -15,6 +15,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from servers.certificates import Authority
 from servers.workload import until
 
 from acktrail.connect.rest.application import rest_server
@@ -56,16 +57,8 @@ def test_a_token_or_a_password_opens(start: Any) -> None:
         assert (rest("GET", path).code, rest("GET", path, Authorization="bearer t0ken").code) == (401, 200)
     assert rest("GET", "/connectors", Authorization="Bearer t0ken").code == 200
     assert rest("GET", "/connectors", Authorization=basic("ann", "pa:ss")).code == 200
-    for wrong in (
-        "",
-        "Bearer",
-        "Bearer x",
-        basic("ann", "pa"),
-        basic("", "pa:ss"),
-        "Basic !!!",
-        "Digest x",
-        "Basic /w==",
-    ):
+    strange = ("", "Bearer", "Bearer x", "Basic !!!", "Digest x", "Basic /w==")
+    for wrong in (*strange, basic("ann", "pa"), basic("", "pa:ss")):
         refused = rest("GET", "/connectors", **({"Authorization": wrong} if wrong else {}))
         assert (refused.code, refused.body["error_code"]) == (401, 401), wrong
         assert {"Bearer", "Basic"} == {each.split()[0] for each in refused.headers["www-authenticate"].split("; ")}
@@ -104,14 +97,7 @@ def test_large_bodies_are_refused(rest: Any) -> None:
     assert rest("POST", "/connectors", b"[" + b" " * (5 << 20)).code == 413
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        {},
-        {"rest.token": "t"},
-        {"rest.basic.user": "u", "rest.basic.password": "p"},
-    ],
-)
+@pytest.mark.parametrize("texts", [{}, {"rest.token": "t"}, {"rest.basic.user": "u", "rest.basic.password": "p"}])
 def test_an_open_listener_is_refused(texts: dict[str, str]) -> None:
     """Beyond loopback without TLS and authentication nothing starts, unless it is said."""
     worker = Worker(ConfigStore())
@@ -121,37 +107,24 @@ def test_an_open_listener_is_refused(texts: dict[str, str]) -> None:
         pass
 
 
-@pytest.mark.parametrize("listener", ["8083", "localhost", "localhost:x", "localhost:65536", ":1"])
-def test_an_address_that_is_none(listener: str) -> None:
-    """Is a configuration error."""
-    with pytest.raises(ConfigurationError):
-        rest_server(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": listener}))
-
-
-def test_a_taken_address(start: Any) -> None:
+def test_an_address_that_is_none_or_taken(start: Any) -> None:
     """Is a configuration error that names it."""
-    taken = start().server.address
-    with pytest.raises(ConfigurationError, match=taken):
-        rest_server(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": taken}))
+    for listener in ("8083", "localhost", "localhost:x", "localhost:65536", ":1", start().server.address):
+        with pytest.raises(ConfigurationError, match=listener):
+            rest_server(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": listener}))
 
 
 def test_tls(start: Any, tmp_path: Path) -> None:
     """A certificate and its key: clients that trust it are answered; a wrong key is a configuration error."""
-    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
-    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
-    subprocess.run([*made, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    rest = start(rest__tls__certificate=str(certificate), rest__tls__key=str(key))
-    import http.client
-
-    trust = ssl.create_default_context(cafile=certificate)
-    connection = http.client.HTTPSConnection(rest.server.address, context=trust, timeout=30)
-    connection.request("GET", "/connectors")
-    assert connection.getresponse().status == 200
-    connection.close()
+    authority = Authority.make(tmp_path, "authority")
+    server, key = authority.signed("server", address="127.0.0.1"), tmp_path / "k.pem"
     key.write_text("no key")
+    rest = start(rest__tls__certificate=str(server), rest__tls__key=str(server))
+    trust = ssl.create_default_context(cafile=authority.file)
+    with urllib.request.urlopen(f"{rest.server.url}/connectors", timeout=30, context=trust) as answer:
+        assert answer.status == 200
     with pytest.raises(ConfigurationError, match="certificate and key"):
-        start(rest__tls__certificate=str(certificate), rest__tls__key=str(key))
+        start(rest__tls__certificate=str(server), rest__tls__key=str(key))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,10 +9,8 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +36,6 @@ FILES = 256
 def commands() -> list[str]:
     blocks = re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
-
-
-@contextmanager
-def standalone(folder: Path) -> Iterator[str]:
-    """A worker as a process: its address; SIGTERM ends it with 0."""
-    file = folder / "worker.toml"
-    file.write_text('rest.listener = "127.0.0.1:0"\nlease = "false"\n')
-    command = [str(Path(sys.executable).parent / "acktrail"), "connect", "standalone", str(file)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            line = process.stderr.readline()
-            assert line.startswith("REST interface at "), line
-            yield line.split()[-1]
-        finally:
-            process.terminate()
-            process.communicate(timeout=120)
-    assert process.returncode == 0
 
 
 class Session:
@@ -115,14 +95,16 @@ def test_the_commands_of_the_document(broker: EmbeddedBroker, kafka: KafkaConfig
     """Each succeeds; the offset that is changed leaves a gap with its reason, rows continue behind it, and the tables
     are whole."""
     tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
-    with standalone(tmp_path) as url:
-        session = Session(url, kafka, tables.root)
+    with connect_worker(tmp_path / "worker", {"rest.listener": "127.0.0.1:0", "lease": "false"}) as worker:
+        worker.start()
+        session = Session(listening(worker, "REST interface at "), kafka, tables.root)
         session.workload.create_topic("rest-document")
         session.workload.produce("rest-document", 20)
         session.acknowledge()
         for command in commands():
             is_move = "PATCH" in command and "/offsets" in command
             (session.move if is_move else session.delete if "DELETE" in command else session.step)(command)
+        assert worker.stop() == 0
     rows = tables.read("export_ranges").to_pylist()
     names = ("state_partition", "gap_first", "gap_last")
     skipped = [tuple(row[name] for name in names) for row in rows if row["gap_reason"] == SKIPPED_BY_REQUEST]

@@ -27,7 +27,7 @@ class MemoryWorld:
     """What the plug-ins read and write. `answers` cleared: the broker does not answer. `start_error` and `poll_error`
     make an error of a configuration, which may quote all of it."""
 
-    logs: list[MemoryLog] = field(default_factory=list)
+    logs: list[MemoryLog] = field(default_factory=lambda: [MemoryLog(), MemoryLog(partition=1)])
     tables: MemoryTables = field(default_factory=MemoryTables)
     answers: Event = field(default_factory=Event)
     start_error: Any = None
@@ -126,9 +126,9 @@ class MemorySinkConnector(SinkConnector):
 
 
 @contextmanager
-def memory_plugins(monkeypatch: pytest.MonkeyPatch, pairs: Sequence[Any] = (), logs: int = 2) -> Iterator[MemoryWorld]:
+def memory_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryWorld]:
     """Within the block, MemorySource and MemorySink are installed, and there is one world for them."""
-    world = MemoryWorld(logs=[MemoryLog(pairs=pairs, partition=number) for number in range(logs)])
+    world = MemoryWorld()
     world.answers.set()
     before = connector_config._installed
     extra = {

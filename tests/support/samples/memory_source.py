@@ -17,7 +17,12 @@ from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 
-__all__ = ["FakeClock", "MemoryLog", "MemorySink", "MemoryTables", "MemoryTask"]
+__all__ = ["PAIRS", "FakeClock", "MemoryLog", "MemorySink", "MemoryTables", "MemoryTask"]
+
+
+Pair = tuple[bytes | None, bytes | None]
+PAIRS: tuple[Pair, ...] = (*((b"\x00\x00\x00\x01g" + bytes(20), None),) * 6, (b"\x00\x09", b""))
+"""Six tombstones, and a record that cannot be read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +47,7 @@ class MemoryLog:
     `times`: when a record was appended, by offset, in ms; others were a ms after the one before.
     """
 
-    pairs: Sequence[tuple[bytes | None, bytes | None]]
+    pairs: Sequence[Pair] = PAIRS
     partition: int = 0
     topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ"
     start_offset: int = 0

@@ -30,7 +30,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.state.state_source import StateTask
+from acktrail.kafka.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 

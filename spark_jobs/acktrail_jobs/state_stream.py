@@ -35,7 +35,7 @@ from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableE
 from acktrail.executors import balanced_shares
 from acktrail.export.export_run import ExportRun, Written
 from acktrail.kafka.log_reader import state_topic_now
-from acktrail.kafka.state.state_source import StateTask
+from acktrail.kafka.state_source import StateTask
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import WRITTEN, DataFileSink, written_records

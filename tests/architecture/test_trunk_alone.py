@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
 BRANCHES: Final = {
     "demo": (),
-    "drafts": ("format/wire/dialects/test_bytes.py", "offline/test_replay_dialects.py"),
+    "drafts": ("format/wire/dialects/test_bytes.py", "offline/test_replay_files.py"),
     "expansion": ("change/test_plan.py", "view/test_table_metrics.py::test_a_scrape_follows_the_tables"),
     "plugins": ("connect/test_config_def.py",),
 }

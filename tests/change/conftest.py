@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from change.world import RECORDS, TOPIC, Command, Scene
 from drivers.command_line import Done, run
-from servers.releases import releases
+from servers.real_broker import releases
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 

@@ -15,7 +15,7 @@ from change.world import TOPIC, World
 from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from servers.kafka_proxy import kafka_proxy
-from servers.releases import releases
+from servers.real_broker import releases
 from servers.workload import until
 
 from acktrail.change.audit.audit_chain import Event

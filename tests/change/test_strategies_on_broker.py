@@ -18,8 +18,7 @@ from change.world import BASE_MS, Delivery, Fates, World
 from confluent_kafka import AcknowledgeType
 from coordinator_messages import coordinator_states
 from samples.history_tables import build
-from servers.real_broker import kafka_tool
-from servers.releases import releases
+from servers.real_broker import kafka_tool, releases
 
 from acktrail.change.request.offsets_csv import offset_rows, write_offsets
 from acktrail.embedded import EmbeddedBroker

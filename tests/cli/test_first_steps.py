@@ -133,7 +133,7 @@ def test_an_export_does_not_import_pandas() -> None:
         "import sys\n"
         "from acktrail.cli.arrow_without_pandas import forgo_pandas\n"
         "forgo_pandas()\n"
-        "import acktrail.kafka.state.state_source, acktrail.kafka.groups.offsets_connector\n"
+        "import acktrail.kafka.state_source, acktrail.kafka.groups.offsets_connector\n"
         "import acktrail.tables.exported.delta_sink\n"
         "import pyarrow as pa\n"
         "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)"

@@ -14,8 +14,7 @@ import pytest
 from coordinator_messages import CoordinatorState, coordinator_states
 from demo.workload_report import Fate, SharePartitionRun, WorkloadReport, report_of
 from samples.dump_lines import write_dump
-from servers.real_broker import kafka_tool
-from servers.releases import releases
+from servers.real_broker import kafka_tool, releases
 from state_topics.filled_topic import read_all
 
 from acktrail.config import KafkaConfig, TablesConfig

@@ -17,8 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from embedded.processes import DEFAULT_SIGNALS, eventually, lives, run_owner
-from servers.real_broker import kafka_tool, kill, restart
-from servers.releases import releases
+from servers.real_broker import kafka_tool, kill, releases, restart
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, TopicPartition
 from drivers.command_line import run
-from servers.releases import releases
+from servers.real_broker import releases
 from servers.workload import Workload, start_at, until
 
 from acktrail.config import KafkaConfig, TablesConfig

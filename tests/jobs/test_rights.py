@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from drivers.command_line import run
-from servers.releases import releases
+from servers.real_broker import releases
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from jobs.replaying import replayed_again, replayed_here
 from jobs.world import batch, key_of, snapshot
-from servers.releases import releases
+from servers.real_broker import releases
 from state_topics.filled_topic import create_state_topic, fill
 
 from acktrail.config import KafkaConfig, TablesConfig

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers.real_broker import restart
-from servers.releases import releases
+from servers.real_broker import releases, restart
 from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 

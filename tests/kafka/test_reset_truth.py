@@ -12,7 +12,7 @@ import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType, Producer
 from samples.history_tables import build
-from servers.releases import releases
+from servers.real_broker import releases
 from servers.workload import Workload, start_at, until
 
 from acktrail.change.audit.audit_chain import Event

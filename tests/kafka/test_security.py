@@ -58,6 +58,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             for topic in ("orders", "__share_group_state"):
                 broker.workload.allow(principal, "READ", "TOPIC", topic)
             broker.workload.allow(principal, "DESCRIBE", "TOPIC", "described")
+        broker.stranger.signed("stranger-client")
+        broker.authority.signed("old", has_expired=True)
+        broker.authority.signed("locked", password=PASSWORD)
         yield broker
 
 
@@ -114,103 +117,75 @@ def test_the_documents_list_what_is_tested_and_nothing_else() -> None:
     assert rows == expected
 
 
-def _faults(secured: SecuredBroker) -> dict[str, tuple[KafkaConfig, str, str]]:
-    """What is wrong; the configuration, words of the message, words of the hint."""
-    folder, config = secured.authority.folder, secured.config
-    stranger = secured.stranger.signed("stranger-client")
-    return {
-        "wrong password, SCRAM": (
-            config("SCRAM-SHA-512", sasl_password=WRONG),
-            f"refused to log in '{USER}' with SCRAM-SHA-512",
-            "sasl.password",
-        ),
-        "wrong password, PLAIN": (
-            config("PLAIN", sasl_password=WRONG),
-            f"refused to log in '{USER}' with PLAIN",
-            "sasl",
-        ),
-        "untrusted certificate": (
-            config("SCRAM-SHA-512", ssl_ca_location=str(secured.stranger.file)),
-            "certificate of 127.0.0.1:.* is not trusted",
-            "ssl.ca.location",
-        ),
-        "wrong host name": (
-            config("SCRAM-SHA-512", host="localhost"),
-            "certificate of localhost:.* is for another host name",
-            "advertised.listeners",
-        ),
-        "wrong mechanism": (
-            config("PLAIN", listener="ONLY"),
-            "takes no login with PLAIN",
-            "sasl.enabled.mechanisms",
-        ),
-        "no certificate": (
-            config("mutual TLS", ssl_certificate_location=None),
-            "wants a certificate of its clients",
-            "ssl.certificate.location",
-        ),
-        "a stranger's certificate": (
-            config("mutual TLS", ssl_certificate_location=str(stranger)),
-            "refused the client's certificate .*stranger-client.pem",
-            "authority",
-        ),
-        "expired certificate": (
-            config("mutual TLS", ssl_certificate_location=str(secured.authority.signed("old", has_expired=True))),
-            "refused the client's certificate .*old.pem",
-            "has it expired?",
-        ),
-        "locked key": (
-            config("mutual TLS", ssl_certificate_location=str(secured.authority.signed("locked", password=PASSWORD))),
-            "locked.pem cannot be unlocked",
-            "ssl.key.password",
-        ),
-        "another's key": (
-            config(
-                "mutual TLS",
-                ssl_certificate_location=str(folder / "client.pem"),
-                ssl_key_location=str(folder / "server.pem"),
-            ),
-            "does not belong to the certificate",
-            "own key",
-        ),
-        "wrong client secret": (
-            config("OAUTHBEARER", sasl_oauthbearer_client_credentials_client_secret=WRONG),
-            f"refused the client '{CLIENT[0]}': invalid_client",
-            "client secret",
-        ),
-        "token endpoint not trusted": (
-            config("OAUTHBEARER", https_ca_location=str(secured.stranger.file)),
-            "the token endpoint .* is not trusted",
-            "https.ca.location",
-        ),
-    }
+FAULTS: Final[dict[str, tuple[Any, ...]]] = {
+    "wrong password, SCRAM": (
+        *("SCRAM-SHA-512", {"sasl_password": WRONG}),
+        *(f"refused to log in '{USER}' with SCRAM-SHA-512", "sasl.password"),
+    ),
+    "wrong password, PLAIN": ("PLAIN", {"sasl_password": WRONG}, f"refused to log in '{USER}' with PLAIN", "sasl"),
+    "untrusted certificate": (
+        *("SCRAM-SHA-512", {"ssl_ca_location": "{}/stranger.pem"}),
+        *("certificate of 127.0.0.1:.* is not trusted", "ssl.ca.location"),
+    ),
+    "wrong host name": (
+        *("SCRAM-SHA-512", {"host": "localhost"}),
+        *("certificate of localhost:.* is for another host name", "advertised.listeners"),
+    ),
+    "wrong mechanism": ("PLAIN", {"listener": "ONLY"}, "takes no login with PLAIN", "sasl.enabled.mechanisms"),
+    "no certificate": (
+        *("mutual TLS", {"ssl_certificate_location": None}),
+        *("wants a certificate of its clients", "ssl.certificate.location"),
+    ),
+    "a stranger's certificate": (
+        *("mutual TLS", {"ssl_certificate_location": "{}/stranger-client.pem"}),
+        *("refused the client's certificate .*stranger-client.pem", "authority"),
+    ),
+    "expired certificate": (
+        *("mutual TLS", {"ssl_certificate_location": "{}/old.pem"}),
+        *("refused the client's certificate .*old.pem", "has it expired?"),
+    ),
+    "locked key": (
+        *("mutual TLS", {"ssl_certificate_location": "{}/locked.pem"}),
+        *("locked.pem cannot be unlocked", "ssl.key.password"),
+    ),
+    "another's key": (
+        *("mutual TLS", {"ssl_certificate_location": "{}/client.pem", "ssl_key_location": "{}/server.pem"}),
+        *("does not belong to the certificate", "own key"),
+    ),
+    "wrong client secret": (
+        *("OAUTHBEARER", {"sasl_oauthbearer_client_credentials_client_secret": WRONG}),
+        *(f"refused the client '{CLIENT[0]}': invalid_client", "client secret"),
+    ),
+    "token endpoint not trusted": (
+        *("OAUTHBEARER", {"https_ca_location": "{}/stranger.pem"}),
+        *("the token endpoint .* is not trusted", "https.ca.location"),
+    ),
+}
+"""What is wrong: the way to connect, what is changed of it (in {} are the certificates), words of message and hint."""
 
 
-FAULTS: Final = (
-    *("wrong password, SCRAM", "wrong password, PLAIN", "untrusted certificate", "wrong host name"),
-    *("wrong mechanism", "no certificate"),
-    *("a stranger's certificate", "expired certificate", "locked key", "another's key", "wrong client secret"),
-    "token endpoint not trusted",
-)
+def faulty(secured: SecuredBroker, fault: str) -> KafkaConfig:
+    """The configuration with one of the `FAULTS`."""
+    way, changes, *_ = FAULTS[fault]
+    folder = secured.authority.folder
+    given = {name: text and text.format(folder) for name, text in changes.items()}
+    return secured.config(str(way), **given)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_has_its_own_words(secured: SecuredBroker, fault: str, tries: list[float]) -> None:
     """One line that says what is wrong, a hint, no secret; and no other fault's words. All tries together get ten
     seconds, without a wait between them."""
-    faults = _faults(secured)
-    config, words, hint = faults[fault]
+    *_, words, hint = FAULTS[fault]
     with pytest.raises(ConfigurationError) as caught:
-        read_one(config)
+        read_one(faulty(secured, fault))
     assert sum(tries) <= _WITHIN_S
     said = caught.value.message
     assert re.search(words, said), said
     assert hint in caught.value.hint
-    assert not {WRONG, PASSWORD, CLIENT[1]} & {
-        word for word in (WRONG, PASSWORD, CLIENT[1]) if word in repr(caught.value)
-    }
+    assert not [secret for secret in (WRONG, PASSWORD, CLIENT[1]) if secret in repr(caught.value)]
     assert "\n" not in said
-    assert [other for other, (_, own, _) in faults.items() if re.search(own, said)] == [fault]
+    assert [other for other, (*_, own, _) in FAULTS.items() if re.search(own, said)] == [fault]
 
 
 @pytest.mark.parametrize(
@@ -352,8 +327,7 @@ def test_an_outage_costs_no_descriptors(secured: SecuredBroker) -> None:
 @pytest.mark.parametrize("way", ["untrusted certificate", "no certificate", "wrong password, SCRAM"])
 def test_refused_connections_cost_no_descriptors(secured: SecuredBroker, way: str) -> None:
     """The same for a handshake or a login that fails."""
-    config, *_ = _faults(secured)[way]
-    counts = descriptor_counts("a refusal", config)
+    counts = descriptor_counts("a refusal", faulty(secured, way))
     assert min(counts[len(counts) // 2 :]) <= counts[1], counts
 
 

@@ -22,7 +22,7 @@ from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
 from acktrail.format.wire.dialects import encode
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.kafka.state.state_source import StateTask
+from acktrail.kafka.state_source import StateTask
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import STATE_TOPIC
 

@@ -23,7 +23,7 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import TopicPartition as AskedPartition
-from acktrail.kafka.state.state_source import StateTask
+from acktrail.kafka.state_source import StateTask
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 

@@ -32,7 +32,7 @@ from acktrail.connect.contract import (
 )
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
-from acktrail.kafka.state.state_source import ShareGroupStateSource
+from acktrail.kafka.state_source import ShareGroupStateSource
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id

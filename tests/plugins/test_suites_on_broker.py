@@ -14,9 +14,8 @@ from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.kafka.groups.dead_letter_connector import DeadLetterSource
-from acktrail.kafka.groups.metadata_connector import ShareGroupMetadataSource
 from acktrail.kafka.groups.offsets_connector import ShareGroupOffsetsSource
+from acktrail.kafka.groups.topic_connectors import DeadLetterSource, ShareGroupMetadataSource
 from acktrail.model.group_records import ShareGroupMetadata
 from acktrail.model.share_partition import GroupId
 from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SourceSuite

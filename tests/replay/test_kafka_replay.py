@@ -15,7 +15,7 @@ from drivers.command_line import run
 from oracle.kafka_classes import compiled
 from oracle.random_batches import random_batches
 from samples.dump_lines import dump_line
-from servers.releases import releases
+from servers.real_broker import releases
 
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION, RELEASES
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS

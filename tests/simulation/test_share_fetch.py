@@ -196,7 +196,7 @@ def test_closing_releases_what_is_held(scene: Scene, how: str) -> None:
 
 def test_errors_of_what_is_asked(scene: Scene) -> None:
     """R002-55, R002-66, R002-68: each is told where it belongs. A group or a topic without READ is in
-    `tests/kafka/test_member_rights.py`, epochs and leaders are here; what disks cause nothing can cause from outside. A
+    `tests/kafka/test_rights.py`, epochs and leaders are here; what disks cause nothing can cause from outside. A
     topic id that no topic has makes Kafka 4.3 fail the whole request; 4.4 answers UNKNOWN_TOPIC_ID. Who renews locks
     must say so, and gets no records."""
     member, other = scene.holding(0), scene.member("other")

@@ -15,7 +15,7 @@ from tables.exporter_process import pairs
 from acktrail.config import TablesConfig
 from acktrail.connect.source_batches import PRUNED, LogSpan, SourceBatch, state_source_partition
 from acktrail.errors import ConcurrentCommit
-from acktrail.kafka.state.state_source import state_rows
+from acktrail.kafka.state_source import state_rows
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES

@@ -10,8 +10,7 @@ from acktrail.config import KafkaConfig
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail.kafka.log_reader import StateTopic
-    from acktrail.kafka.state.state_lookup import StateLookup
+    from acktrail.kafka.log_reader import StateLookup, StateTopic
 
 
 class Cluster(ExitStack):
@@ -31,7 +30,7 @@ class Cluster(ExitStack):
 
     def state_lookup(self, topic: StateTopic) -> StateLookup:
         """The reader of this incarnation of the state topic."""
-        from acktrail.kafka.state.state_lookup import StateLookup
+        from acktrail.kafka.log_reader import StateLookup
 
         if topic.topic_id not in self._lookups:
             self._lookups[topic.topic_id] = StateLookup(topic)

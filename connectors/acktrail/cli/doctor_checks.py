@@ -15,10 +15,10 @@ from acktrail.config import KafkaConfig, TablesConfig, java_home
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.export.export_run import KnownNames, known_names
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.kafka.acl_probes import granted
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
+from acktrail.kafka.source_connectors import granted
 from acktrail.model.acls import ALL, Acl, command, needed
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
@@ -132,7 +132,7 @@ def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
 
 def _dead_letters(admin: ShareGroupAdmin) -> str:
     """Whether brokers drop what groups give up (Kafka 4.4)."""
-    from acktrail.kafka.groups.dead_letter_connector import dead_letter_topics, dropped_by_group
+    from acktrail.kafka.groups.topic_connectors import dead_letter_topics, dropped_by_group
 
     named = dead_letter_topics(admin)
     dropped = dropped_by_group(admin, named)
@@ -154,7 +154,7 @@ def _ensure_none(refused: dict[str, str | None], hint: str) -> None:
 def _state_topic(kafka: KafkaConfig) -> str:
     """READ on the state topic: one record is read, or the end is seen."""
     from acktrail.connect.contract import SourceTaskContext
-    from acktrail.kafka.state.state_source import StateTask
+    from acktrail.kafka.state_source import StateTask
 
     task = StateTask(kafka)
     try:

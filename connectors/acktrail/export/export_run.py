@@ -6,8 +6,10 @@ import gc
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event, Thread
 from typing import Final, TypedDict, Unpack
 
@@ -29,7 +31,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.offsets_connector import observe as observe_brokers
 from acktrail.kafka.groups.offsets_connector import unanswered_groups
-from acktrail.kafka.state.state_source import StateTask
+from acktrail.kafka.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -165,15 +167,17 @@ class ExportRun:
         """Ask the brokers for groups, start offsets, lag and log offsets, and commit them; False: the run was stopped.
         While they are asked, the state topic is read to its present end, unless `reads_state` is False, so that a
         silent coordinator does not hold up the export."""
-        sampling = _Sampling(self._kafka, self._tables, run_id or self._run_id, phase)
+        sampled: Future[SourceBatch] = Future()
+        asking = partial(self._ask_brokers, sampled, phase, run_id or self._run_id)
+        Thread(target=asking, name="acktrail-sample", daemon=True).start()
         if reads_state:
             self.read_state()
-        while not (sampling.done.wait(_LOOK_UP_S) or self._stop.is_set()):
+        while not (wait([sampled], _LOOK_UP_S).done or self._stop.is_set()):
             pass
-        if not sampling.done.is_set():
+        if not sampled.done():
             self._is_stopped = True
             return False
-        self._store(sampling)
+        self._store(sampled, phase)
         return True
 
     def read_state(self) -> None:
@@ -242,14 +246,21 @@ class ExportRun:
     def _renew_sink(self) -> None:
         self._sink = DeltaSink(Tables(self._tables), cluster_id=self._cluster_id, run_id=self._run_id)
 
-    def _store(self, sampling: _Sampling) -> None:
+    def _ask_brokers(self, sampled: Future[SourceBatch], phase: str, run_id: str) -> None:
+        try:
+            known = known_names(Tables(self._tables))
+            with ShareGroupAdmin(self._kafka) as admin:
+                names = {"groups": known.groups, "topic_ids": known.topic_ids}
+                sampled.set_result(observe_brokers(admin, run_id=run_id, phase=phase, **names))
+        except BaseException as error:  # noqa: BLE001  # raised again on the export's thread
+            sampled.set_exception(error)
+
+    def _store(self, sampled: Future[SourceBatch], phase: str) -> None:
         """Commit the brokers' responses, and remember the missing ones."""
-        if isinstance(sampling.error, RetryableError):
-            self._unanswered.append(f"not observed {sampling.phase} the export: {sampling.error.message}")
-        elif sampling.error is not None:
-            raise sampling.error
-        batch = sampling.batch
-        if batch is None:
+        try:
+            batch = sampled.result()
+        except RetryableError as error:
+            self._unanswered.append(f"not observed {phase} the export: {error.message}")
             return
         silent = unanswered_groups(batch)
         if silent:
@@ -275,29 +286,6 @@ class ExportRun:
         self.is_topic_absent = not source.is_present
         if run.summary.was_stopped and self._stop.is_set():
             self._is_stopped = True
-
-
-class _Sampling:
-    """Asks the brokers once, on a thread of its own. `done` is set when `batch` or `error` is there."""
-
-    def __init__(self, kafka: KafkaConfig, tables: TablesConfig, run_id: str, phase: str) -> None:
-        self._kafka, self._tables, self._run_id, self.phase = kafka, tables, run_id, phase
-        self.batch: SourceBatch | None = None
-        self.error: BaseException | None = None
-        self.done = Event()
-        Thread(target=self._run, name="acktrail-sample", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            known = known_names(Tables(self._tables))
-            with ShareGroupAdmin(self._kafka) as admin:
-                self.batch = observe_brokers(
-                    admin, run_id=self._run_id, phase=self.phase, groups=known.groups, topic_ids=known.topic_ids
-                )
-        except BaseException as error:  # noqa: BLE001  # raised again on the export's thread
-            self.error = error
-        finally:
-            self.done.set()
 
 
 @contextmanager

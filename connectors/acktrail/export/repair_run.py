@@ -18,7 +18,7 @@ from acktrail.connect.source_batches import SourcePartition
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, ForeignCluster, RetryableError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
-from acktrail.kafka.state.state_source import StateTask
+from acktrail.kafka.state_source import StateTask
 from acktrail.model.record_history import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import io
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
@@ -158,8 +156,6 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _record(line, str(file), number)
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise MalformedFile("the compressed data is damaged or cut off", file=str(file), line=number + 1) from error
     except UnicodeDecodeError as error:
         raise MalformedFile("not UTF-8 text", file=str(file), line=number + 1) from error
     except OSError as error:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from drivers.rights import grant, missing, without
 from expansion.support.seen_looks import in_process
-from servers.granted_acls import grant, missing, without
 from servers.workload import Workload, until
 
 from acktrail.change import api

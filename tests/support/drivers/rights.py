@@ -1,11 +1,13 @@
-"""What a user without rights is told, by `doctor` and by a source's status; rights granted by Kafka's own tool."""
+"""What a user without rights is told, by `doctor` and by a source's status; ACLs that are granted and revoked for a
+time, or by Kafka's own tool."""
 
 from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +16,13 @@ from drivers.command_line import run as command
 from servers.real_broker import kafka_tool
 from servers.workload import Workload, until
 
+from acktrail.config import KafkaConfig
 from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.embedded import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.source_connectors import granted
 from acktrail.model.acls import ALL, Acl
 
 GROUP: Final = "with-the-fewest-acls"
@@ -104,3 +109,23 @@ def says_which_rights(
         worker.stop()
         for acl in acls:
             guarded_workload.revoke(_USER, acl.operation, acl.kind.upper(), acl.name)
+
+
+def grant(workload: Workload, user: str, acls: Sequence[Acl]) -> None:
+    for acl in acls:
+        workload.allow(user, acl.operation, acl.kind.upper(), acl.name)
+
+
+@contextmanager
+def without(workload: Workload, user: str, config: KafkaConfig, acl: Acl, others: Sequence[Acl]) -> Iterator[None]:
+    """A time in which `acl` is revoked, and the broker knows it."""
+    workload.revoke(user, acl.operation, acl.kind.upper(), acl.name)
+    with ShareGroupAdmin(config) as admin:
+        until(lambda: missing(admin, others) == {acl}, what=f"that {acl} alone is missing")
+        yield
+        grant(workload, user, [acl])
+        until(lambda: not missing(admin, others), what=f"{acl} again")
+
+
+def missing(admin: ShareGroupAdmin, acls: Sequence[Acl]) -> set[Acl]:
+    return {acl for acl, is_there in granted(admin, acls).items() if not is_there}

@@ -1,16 +1,18 @@
-"""What tests do to a real broker: end its process, ask Kafka's own tools about it."""
+"""What tests do to a real broker: choose its release, end its process, ask Kafka's own tools about it."""
 
 from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
+import pytest
 from embedded.processes import eventually
 
 from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail.embedded.kafka.installation import install, release_of
 
-__all__ = ["kafka_tool", "kill", "restart"]
+__all__ = ["kafka_tool", "kill", "releases", "restart"]
 
 
 def kill(broker: EmbeddedBroker, number: signal.Signals = signal.SIGKILL) -> None:
@@ -31,3 +33,8 @@ def kafka_tool(main_class: str, *arguments: str, version: str = DEFAULT_VERSION)
     installation = install(release_of(version).tools_version)
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF")
     return list(installation.command(main_class, *arguments, jvm_options=options))
+
+
+def releases(always: str, *others: str) -> list[Any]:
+    """Parameters of a fixture or a test: `always` in every run, `others` in a run of all tests (``make test-all``)."""
+    return [always, *(pytest.param(version, marks=pytest.mark.full) for version in others)]

@@ -25,8 +25,7 @@ from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.kafka.descriptions import ShareOffset, TopicPartition
-from acktrail.kafka.log_reader import StateTopic
-from acktrail.kafka.state.state_lookup import PartitionReading
+from acktrail.kafka.log_reader import PartitionReading, StateTopic
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 

@@ -8,8 +8,8 @@ import ssl
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
-from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
-from kafka.net.inet import KafkaNetSocket
+from kafka.errors import KafkaConnectionError, KafkaError
+from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
@@ -50,13 +50,27 @@ class _LargePieces:
         return str(self._transport)
 
 
+class _ClosedSockets(KafkaNetSocket):
+    """Closes every socket that led to no connection, which kafka-python leaves to the garbage collector: each try of a
+    long outage would cost a file descriptor. kafka-python finds the class by its scheme, as those of proxies."""
+
+    SCHEMES = ("acktrail",)
+
+    async def sock_connect(self, net: Any, sock: socket.socket, address: Any, timeout_at: float | None = None) -> Any:
+        try:
+            return await super().sock_connect(net, sock, address, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
 class ConnectionManager(KafkaConnectionManager):
     """Still delivers a response that arrives together with the end of the stream, which kafka-python 3.0.12 drops: that
-    is how brokers refuse a login, they answer and close at once. And closes every socket that led to no connection,
-    which kafka-python leaves to the garbage collector: each try of a long outage would cost a file descriptor."""
+    is how brokers refuse a login, they answer and close at once. And ends a handshake, and its socket, in time."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        sock = await self._connected(node.host, node.port, timeout_at)
+        options, sockets = self.config["socket_options"], f"{_ClosedSockets.SCHEMES[0]}://"
+        sock = await create_connection(self._net, node.host, node.port, options, sockets, timeout_at)
         try:
             if self.ssl_enabled:
                 transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
@@ -78,26 +92,6 @@ class ConnectionManager(KafkaConnectionManager):
 
         transport._sock_recv = receive_data_first  # noqa: SLF001  # see above
         return transport
-
-    async def _connected(self, host: str, port: int, timeout_at: float | None) -> socket.socket:
-        """A socket to the first address of `host` that takes a connection."""
-        plain, failure = KafkaNetSocket(), KafkaConnectionError("DNS Resolution failure")
-        for family, kind, protocol, _, address in plain.dns_lookup(host, port):
-            sock = socket.socket(family, kind, protocol)
-            try:
-                sock.settimeout(0)
-                for option in self.config["socket_options"]:
-                    sock.setsockopt(*option)
-                await plain.sock_connect(self._net, sock, address, timeout_at=timeout_at)
-                return sock
-            except BaseException as error:
-                sock.close()
-                if isinstance(error, KafkaTimeoutError):
-                    raise KafkaConnectionError("Connection timed out") from None
-                if not isinstance(error, OSError | KafkaConnectionError):
-                    raise
-                failure = KafkaConnectionError(f"unable to connect: {error}")
-        raise failure
 
 
 async def _tls_handshake(net: Any, sock: ssl.SSLSocket, timeout_at: float | None) -> None:

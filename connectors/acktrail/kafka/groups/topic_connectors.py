@@ -1,14 +1,19 @@
-"""``DeadLetterSource``: what brokers write of the records that share groups gave up (KIP-1191). The dead-letter topics
-that are named, or those that groups name, are one source task; each record is one row of ``dead_letter_records``.
+"""Connectors of topics with records about share groups, each one a row.
+
+``DeadLetterSource``: what brokers write of the records that share groups gave up (KIP-1191). The dead-letter topics
+that are named, or those that groups name, are one source task. ``ShareGroupMetadataSource``: what the group coordinator
+writes, as it is written; what is not about share groups is left out.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, between
@@ -16,7 +21,7 @@ from acktrail.connect.contract import Config, Gauge, SourceTask, SourceTaskConte
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import InputError, UnsupportedRecord
 from acktrail.format.columns.decoding.batch_columns import columns_with_headers
-from acktrail.format.columns.schemas.table_schemas import DEAD_LETTER_RECORDS
+from acktrail.format.columns.schemas.table_schemas import DEAD_LETTER_RECORDS, GROUP_RECORDS
 from acktrail.format.wire.dead_letter_headers import (
     TOPIC_OF_GROUP,
     TOPIC_PREFIX,
@@ -24,22 +29,33 @@ from acktrail.format.wire.dead_letter_headers import (
     dropped_letters,
     read_dead_letter,
 )
-from acktrail.kafka.acl_probes import missing_rights
+from acktrail.format.wire.group_record import OTHER_TYPES, decode
+from acktrail.format.wire.primitives import INT16
+from acktrail.format.wire.raw_record import DecodeStatus, decode_with
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import error_for
 from acktrail.kafka.groups.group_requests import broker_config
-from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.log_reader import StateTopic, raw_records
 from acktrail.kafka.log_task import TopicTask, record_gauges
-from acktrail.kafka.source_connectors import LOG_KEYS, ClusterSource, LogSource
+from acktrail.kafka.source_connectors import LOG_KEYS, ClusterSource, LogSource, missing_rights
 from acktrail.model.acls import Purpose, needed
+from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 
 _TABLE: Final = "dead_letter_records"
 _TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")
 _FIELDS: Final = ("group_id", "topic", "partition", "offset", "delivery_count", "message")
 _MS: Final = 1_000
+_OTHERS: Final = pa.array([INT16.pack(number) for number in sorted(OTHER_TYPES)], pa.binary())
+_COLUMNS: Final = {
+    "assignment_epoch": "epoch",
+    "member_epoch": "epoch",
+    "previous_member_epoch": "previous_epoch",
+    "state": "member_state",
+}
+"""Fields whose column has another name."""
 
 
-def _rows(records: pa.Table) -> Iterator[dict[str, Any]]:
+def _letter_rows(records: pa.Table) -> Iterator[dict[str, Any]]:
     for row in records.to_pylist():
         yield {
             "dlq_partition": row["partition"],
@@ -47,11 +63,11 @@ def _rows(records: pa.Table) -> Iterator[dict[str, Any]]:
             "timestamp_ms": row["timestamp"],
             "key_bytes": None if row["key"] is None else len(row["key"]),
             "value_bytes": None if row["value"] is None else len(row["value"]),
-            **_content(row["headers"]),
+            **_letter_content(row["headers"]),
         }
 
 
-def _content(headers: bytes) -> dict[str, Any]:
+def _letter_content(headers: bytes) -> dict[str, Any]:
     try:
         letter = read_dead_letter(headers)
     except InputError as error:
@@ -93,7 +109,7 @@ class _DeadLetterTopic(TopicTask):
     def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
         origin = {"cluster_id": topic.cluster_id, "run_id": run_id}
         origin |= {"dlq_topic": topic.name, "dlq_topic_id": topic.topic_id}
-        rows = pa.Table.from_pylist([{**origin, **row} for row in _rows(records)], schema=DEAD_LETTER_RECORDS)
+        rows = pa.Table.from_pylist([{**origin, **row} for row in _letter_rows(records)], schema=DEAD_LETTER_RECORDS)
         self.counts.update(rows["decode_status"].to_pylist())
         return rows
 
@@ -229,3 +245,53 @@ class DeadLetterSource(LogSource):
     def source_partitions(self) -> Sequence[SourcePartition]:
         """None before they are read."""
         return ()
+
+
+def _group_rows(records: pa.Table) -> Iterator[dict[str, Any]]:
+    for raw in raw_records(records):
+        found = decode_with(decode, raw)
+        yield {
+            "group_partition": raw.state_partition,
+            "offset": raw.offset,
+            "timestamp_ms": raw.timestamp_ms,
+            "key": raw.key,
+            "value": raw.value,
+            **({} if found.record is None else _group_content(raw.key, found.record)),
+            "decode_status": found.status.value,
+            "decode_error": found.reason,
+        }
+
+
+def _group_content(key: bytes | None, record: ShareGroupRecord) -> dict[str, Any]:
+    kind = GroupRecordType(INT16.unpack_from(key or b"")[0])
+    fields = {_COLUMNS.get(name, name): value for name, value in asdict(record).items()}
+    return {**fields, "record_type": kind.name.lower(), "is_tombstone": isinstance(record, ShareGroupTombstone)}
+
+
+class MetadataTask(TopicTask):
+    """Rows of ``group_records``; records about other things than share groups are left out. Keys of types that Kafka
+    4.4 does not have are kept, not decoded: they may be about share groups. What an unclean election took back stays
+    in the tables. Records read = decoded + quarantined + other."""
+
+    kind, table = "groups", "group_records"
+    statuses = ("decoded", "quarantined", "other")
+
+    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
+        is_other = pc.is_in(pc.binary_slice(records.column("key"), 0, INT16.size), value_set=_OTHERS)
+        own = records.filter(pc.invert(is_other))
+        rows = [{"cluster_id": topic.cluster_id, "run_id": run_id, **row} for row in _group_rows(own)]
+        decoded = sum(row["decode_status"] == DecodeStatus.DECODED for row in rows)
+        self.counts.update(decoded=decoded, quarantined=len(rows) - decoded, other=records.num_rows - len(rows))
+        return pa.Table.from_pylist(rows, schema=GROUP_RECORDS)
+
+    def gauges(self) -> Sequence[Gauge]:
+        return record_gauges("acktrail_group_records", self._name, self.counts, self.passed_offsets)
+
+
+class ShareGroupMetadataSource(LogSource):
+    """Exports the records of ``__consumer_offsets`` that are about share groups: members, epochs, assignments, and
+    which share partitions have state. Needs READ and DESCRIBE on that topic, nothing else."""
+
+    description = "Every record of __consumer_offsets about share groups: members, epochs, assignments."
+    topic = "__consumer_offsets"
+    reader = MetadataTask

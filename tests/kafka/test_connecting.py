@@ -1,13 +1,24 @@
-"""One configuration means the same to both clients, and a wrong one is refused before anything is sent."""
+"""One configuration means the same to both clients; a wrong one, or a connection that cannot be made, fails soon and
+says what to do."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.no_broker import no_broker
+from servers.real_broker import kill, restart
+from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import ConfigurationError
+from acktrail.embedded import EmbeddedBroker
+from acktrail.embedded.kafka.embedded_broker import free_ports
+from acktrail.errors import ConfigurationError, NotAuthorized, RetryableError, Unreachable
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientCredentials, ClientSettings, addresses_of, to_librdkafka
 
 SECRET = 'pass"word\\ 1'
@@ -183,3 +194,154 @@ def test_unset_properties_are_left_to_the_client() -> None:
     properties: dict[str, Any] = to_librdkafka(config())
     assert None not in properties.values()
     assert not [name for name in properties if name.startswith(("sasl.", "ssl."))]
+
+
+def unreachable(address: str) -> Unreachable:
+    """The error for `address`."""
+    with pytest.raises(Unreachable) as caught:
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address))
+    return caught.value
+
+
+def test_every_address_is_tried_and_named() -> None:
+    """A list of dead brokers names all of them, and says that they refused the connection."""
+    ports = free_ports()
+    error = unreachable(f"127.0.0.1:{ports.client},127.0.0.1:{ports.controller}")
+    assert all(said in error.message for said in (str(ports.client), str(ports.controller), "refused"))
+
+
+@pytest.mark.broker
+def test_one_living_address_is_enough(kafka: KafkaConfig) -> None:
+    """A dead broker in the list does not keep the others from answering."""
+    dead = free_ports().client
+    config = KafkaConfig(bootstrap_servers=f"127.0.0.1:{dead},{kafka.bootstrap_servers}")
+    with ShareGroupAdmin(config) as admin:
+        assert admin.broker_ids()
+
+
+@pytest.mark.parametrize(("answer", "said"), [(None, "no answer"), (b"HTTP/1.1 400 Bad Request\r\n\r\n", "protocol")])
+def test_a_server_that_is_no_broker_is_unreachable(answer: bytes | None, said: str) -> None:
+    """A broker that was just killed takes connections and does not answer; another server answers HTTP."""
+    with no_broker(answer=answer) as address:
+        assert said in unreachable(address).message
+
+
+def test_a_name_that_does_not_resolve_is_unreachable() -> None:
+    """Said as such."""
+    assert "resolve" in unreachable("no-such-host.invalid:9092").message
+
+
+@pytest.mark.broker
+def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker) -> None:
+    """A controller speaks Kafka's protocol and serves no client."""
+    properties = dict(
+        line.split("=", 1) for line in (broker.folder / "server.properties").read_text().splitlines() if "=" in line
+    )
+    controller = properties["controller.quorum.voters"].replace("\\", "").partition("@")[2]
+    assert "controller" in unreachable(controller).hint
+
+
+@pytest.mark.parametrize("content", [None, b"\x00 no PEM", b"-----BEGIN CERTIFICATE-----\nrubbish\n"])
+def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """A file that is missing, is no PEM or holds no certificate: the property and the file are named."""
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_bytes(content)
+    properties = {"security.protocol": "SSL", "ssl.ca.location": str(file)}
+    with pytest.raises(ConfigurationError, match=f"ssl.ca.location: {re.escape(str(file))}"):
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers="127.0.0.1:1", properties=properties))
+
+
+@pytest.mark.broker
+def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: EmbeddedBroker) -> None:
+    """The other way round."""
+    config = KafkaConfig(bootstrap_servers=kafka.bootstrap_servers, properties=guarded.client_properties("reader"))
+    with pytest.raises((ConfigurationError, Unreachable)) as caught:
+        ShareGroupAdmin(config)
+    assert "PLAINTEXT" in caught.value.hint
+
+
+@pytest.mark.broker
+def test_missing_rights_on_groups_and_topics_are_named(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """DESCRIBE on the group, then on its topics: each refusal says which right is missing."""
+    with ShareGroupAdmin(guarded.config("reader")) as admin:
+        assert admin.list_groups() == ()
+        for ask in (lambda: admin.describe_group("g"), lambda: admin.describe_offsets("g")):
+            with pytest.raises(NotAuthorized) as caught:
+                ask()
+            assert (caught.value.operation, caught.value.resource) == ("DESCRIBE", "group g")
+        guarded_workload.allow("reader", "DESCRIBE", "GROUP", "g")
+        until(admin.list_groups, what="the right to see the group")
+        assert admin.describe_group("g").state == "Empty"
+        assert admin.describe_offsets("g") == ()
+        with pytest.raises(NotAuthorized) as caught:
+            admin.describe_offsets("g", {"orders": [0]})
+        assert (caught.value.operation, caught.value.resource) == ("DESCRIBE", "topic orders")
+        (configs,) = admin.group_configs(["g"])
+        assert configs.configs is None
+        assert configs.error == "GROUP_AUTHORIZATION_FAILED" or configs.error_code == 30
+
+
+@pytest.mark.broker
+def test_rights_are_told_without_trying(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """What ACLs allow, by name: all of it for a super user, what was granted to others, none without DESCRIBE."""
+    guarded_workload.create_topic("told")
+    guarded_workload.allow("exporter", "READ", "TOPIC", "told")
+    guarded_workload.allow("exporter", "READ", "GROUP", "g")
+    with ShareGroupAdmin(guarded.config("exporter")) as admin:
+        until(lambda: admin.rights((), ["told"]).topics["told"] == {"READ", "DESCRIBE"}, what="the rights")
+        rights = admin.rights(["g", "absent"], ["told", "orders"])
+    assert rights.groups == {"g": frozenset({"READ", "DESCRIBE"}), "absent": frozenset()}
+    assert rights.topics["orders"] == frozenset()
+    with ShareGroupAdmin(guarded.config("admin")) as admin:
+        rights = admin.rights(["g", "absent"], ["told", "absent"])
+    assert rights.groups["absent"] is rights.topics["absent"] is None
+    assert {"READ", "DELETE", "DESCRIBE"} <= (rights.groups["g"] or frozenset())
+
+
+@pytest.mark.broker
+@pytest.mark.full  # tests/faults/test_worker_faults.py outlives a broker
+def test_a_restarted_broker_is_found_again() -> None:
+    """One client lives through a restart of its broker: the next question is answered. A dead one is a
+    retryable error."""
+    with EmbeddedBroker() as broker, ShareGroupAdmin(broker.config()) as admin:
+        before = admin.describe_groups(["g"])
+        restart(broker)
+        assert [g.error_code for g in admin.describe_groups(["g"])] == [g.error_code for g in before] == [69]
+        kill(broker)
+        with pytest.raises(RetryableError):
+            admin.topics()
+
+
+def printed(code: str) -> str:
+    """What `code` prints in a fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_asking_questions_imports_neither_producer_nor_consumer() -> None:
+    """They are a third of the client's import time."""
+    heavy = printed(
+        "import sys, acktrail.kafka.admin\n"
+        "print([name for name in ('kafka.producer', 'kafka.consumer', 'pyarrow', 'confluent_kafka')"
+        " if name in sys.modules])"
+    )
+    assert heavy == "[]"
+
+
+def test_the_whole_package_is_there_for_whoever_wants_it() -> None:
+    """Its names, its submodules, and what it does not have, before and after."""
+    said = printed(
+        "import acktrail.kafka.admin, kafka\n"
+        "print(hasattr(kafka, 'no_such_name'), kafka.KafkaProducer.__name__, kafka.__title__)\n"
+        "from kafka import KafkaAdminClient, errors\n"
+        "from kafka.consumer import KafkaConsumer\n"
+        "print(kafka.KafkaConsumer is KafkaConsumer, errors.__name__, hasattr(kafka, 'no_such_name'))"
+    )
+    assert said.splitlines() == ["False KafkaProducer kafka", "True kafka.errors False"]
+
+
+def test_a_package_that_was_imported_before_is_left_alone() -> None:
+    """Another library's import of the client wins."""
+    assert (
+        printed("import kafka, acktrail.kafka.admin as a\nprint('__getattr__' in vars(kafka), bool(a))") == "False True"
+    )

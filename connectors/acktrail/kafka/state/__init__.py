@@ -1,1 +1,0 @@
-"""The state topic, read from a cluster."""

@@ -10,7 +10,7 @@ from importlib import import_module
 from airflow.sdk import DAG  # noqa: F401  # Airflow reads files alone that name it
 
 from acktrail.branches import branches
-from acktrail_dags.dag_profiles import dag_profiles
+from acktrail_dags.parameters import dag_profiles
 
 for _branch in branches():
     for _module in _branch.dags:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from airflow.sdk import CronTriggerTimetable, dag
 
 from acktrail_dags import parameters
-from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.parameters import DagProfile, dag_profiles
 from acktrail_dags.pipeline_steps import maintain
 
 

@@ -24,9 +24,9 @@ from typing import Any
 from airflow.sdk import chain, dag
 
 from acktrail_dags import parameters
-from acktrail_dags.dag_profiles import DagProfile, dag_profiles
-from acktrail_dags.notifiers import notify
+from acktrail_dags.parameters import DagProfile, dag_profiles
 from acktrail_dags.pipeline_steps import exported, observe, publish, reconcile, reported, validate
+from acktrail_dags.task_reports import notify
 
 
 def make(profile: DagProfile) -> None:

@@ -16,10 +16,9 @@ from typing import Any
 
 from airflow.sdk import dag
 
+from acktrail_dags import change_steps as steps
 from acktrail_dags import parameters
-from acktrail_dags import reset_steps as steps
-from acktrail_dags.change_steps import change_steps, dag_settings
-from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.parameters import DagProfile, dag_profiles
 
 
 def make(profile: DagProfile) -> None:
@@ -29,14 +28,14 @@ def make(profile: DagProfile) -> None:
         dag_id=profile.named("acktrail_rollback_offsets"),
         description="Undoes an earlier reset of share groups.",
         doc_md=profile.doc(__doc__ or ""),
-        **dag_settings(profile),
+        **steps.dag_settings(profile),
         params={**profile.params(), **parameters.rollback_form(profile.kafka_conn_id)},
     )
     def acktrail_rollback_offsets() -> None:
         """The order of `acktrail_reset_offsets`."""
         order: Any = steps.validate_rollback()
         plan: Any = steps.make_plan(order)
-        do, checked = change_steps(plan, "Undo a reset of share groups?"), steps.check_result(plan)
+        do, checked = steps.change_steps(plan, "Undo a reset of share groups?"), steps.check_result(plan)
         prepared = steps.preflight(order) >> steps.wait_until_empty(order) >> plan >> steps.check_plan(plan)
         decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
         decided >> do.execute >> do.verify >> checked

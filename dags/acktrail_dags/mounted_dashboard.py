@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from acktrail.errors import AcktrailError
-from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.parameters import DagProfile, dag_profiles
 from acktrail_dags.run_target import table_run_id, tables_config
 from acktrail_dashboard.page_templates import rendered
 from acktrail_dashboard.web.application import PAGES, SafeHeaders, create_app

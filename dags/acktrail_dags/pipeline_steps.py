@@ -16,10 +16,10 @@ from airflow.sdk.exceptions import AirflowSkipException
 from acktrail.config import reports_kept
 from acktrail.errors import AcktrailError
 from acktrail.plain_tables import printable
-from acktrail_dags import run_target, task_results
-from acktrail_dags.dag_profiles import DagProfile
+from acktrail_dags import run_target, task_reports
+from acktrail_dags.parameters import DagProfile
 from acktrail_dags.run_target import cluster_at, spark_master, tables_at
-from acktrail_dags.task_results import as_airflow_errors
+from acktrail_dags.task_reports import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -57,7 +57,7 @@ def export(**context: Unpack[Context]) -> dict[str, Any]:
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
     counts = dataclasses.asdict(summary)
     context["outlet_events"][_outlet(context)].extra = {**_place(target), "counts": counts}
-    return task_results.hand_over(context, target["run_id"], counts)
+    return task_reports.hand_over(context, target["run_id"], counts)
 
 
 @task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
@@ -77,7 +77,7 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     observed = export_run.observe(cluster_at(target), tables, run_id=target["run_id"])
     if observed.status == "state_topic_absent" and not observed.rows.get("group_observations"):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
-    task_results.hand_over(context, target["run_id"], dataclasses.asdict(observed))
+    task_reports.hand_over(context, target["run_id"], dataclasses.asdict(observed))
     return target
 
 
@@ -96,7 +96,7 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
     counts = dataclasses.asdict(done)
     ran_on = counts.pop("ran_on")
     _log.info("ran on %s", printable(ran_on or "nothing: all was done"))
-    return task_results.hand_over(context, target["run_id"], counts, ran_on=ran_on)
+    return task_reports.hand_over(context, target["run_id"], counts, ran_on=ran_on)
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(minutes=30))
@@ -110,7 +110,7 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
     summary = gate.validate_run(Tables(tables_at(target)), target["run_id"])
     gate.log_summary(summary)
     links = _report_of_stopped(target) if summary.critical_failures else {}
-    result = task_results.hand_over_validation(context, target["run_id"], summary, links)
+    result = task_reports.hand_over_validation(context, target["run_id"], summary, links)
     gate.pass_gate(summary)
     return result
 
@@ -125,10 +125,10 @@ def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> d
         **_place(target),
         "report": links["report"],
         "summary": totals,
-        "ran_on": (context["ti"].xcom_pull(task_ids="reconcile", key=task_results.RESULT) or {}).get("ran_on"),
+        "ran_on": (context["ti"].xcom_pull(task_ids="reconcile", key=task_reports.RESULT) or {}).get("ran_on"),
     }
     counts = {name: dict(found) if isinstance(found, list | tuple) else found for name, found in totals.items()}
-    return task_results.hand_over(context, target["run_id"], counts, links=links, evidence_sha256=digest)
+    return task_reports.hand_over(context, target["run_id"], counts, links=links, evidence_sha256=digest)
 
 
 def _report_of_stopped(target: run_target.ReconcileTarget) -> dict[str, str]:
@@ -149,7 +149,7 @@ def _write_report(target: run_target.ReconcileTarget) -> tuple[Summary, dict[str
     tables, run_id, brokers = tables_at(target), target["run_id"], cluster_at(target).bootstrap_servers
     folder, kept = Path(target["report_folder"]), reports_kept()
     published = publish_report(tables, run_id, folder, kept=kept, broker=brokers)
-    task_results.show_trouble(published.summary)
+    task_reports.show_trouble(published.summary)
     evidence, pack = write_evidence(tables, run_id, folder, kept=kept, broker=brokers)
     links = {"report": str(published.page), "report_data": str(published.data), "evidence": str(evidence)}
     return published.summary, links, pack["sha256"]
@@ -172,7 +172,7 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     rows = [
         (of.table, of.rows, of.files, of.files_after, of.rows_dropped, of.rows_merged, of.unneeded_files) for of in done
     ]
-    task_results.show("maintained", headers, rows)
+    task_reports.show("maintained", headers, rows)
     return {"tables": [dataclasses.asdict(of) for of in done]}
 
 

@@ -19,7 +19,7 @@ from airflow.sdk.log import mask_secret
 from acktrail.config import KafkaConfig, TablesConfig, has_profiles, profiles, reports_folder
 from acktrail.errors import ConfigurationError
 from acktrail.secrets import is_secret_name
-from acktrail_dags.dag_profiles import own_connection
+from acktrail_dags.parameters import own_connection
 
 _log: Final = logging.getLogger("acktrail.dags")
 _FROM_EXPORT: Final = ("kafka_conn_id", "tables_uri")

@@ -15,7 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail_expectations.results import ValidationSummary
+    from acktrail_expectations.gate import ValidationSummary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -53,8 +53,7 @@ def _validate(
     from acktrail.executors import default_executors
     from acktrail.tables.delta.store import Tables
     from acktrail.view.cluster_health import no_share_group
-    from acktrail_expectations.gate import choose_run, pass_gate, validate_run
-    from acktrail_expectations.results import headline
+    from acktrail_expectations.gate import choose_run, headline, pass_gate, validate_run
 
     if suites is not None:
         _export_suites(suites)
@@ -90,7 +89,7 @@ def _write_data_docs(config: TablesConfig, run_id: str, folder: Path) -> None:
 
 
 def _json(summary: ValidationSummary) -> str:
-    from acktrail_expectations.results import critical_among
+    from acktrail_expectations.gate import critical_among
 
     return json.dumps(
         {
@@ -107,7 +106,7 @@ def _json(summary: ValidationSummary) -> str:
 
 
 def _text(summary: ValidationSummary) -> str:
-    from acktrail_expectations.results import headline, unevaluated_lines
+    from acktrail_expectations.gate import headline, unevaluated_lines
 
     headers = ("SUITE", "EXPECTATION", "SEVERITY", "RESULT", "COMPARED", "UNEXPECTED", "OBSERVED")
     rows = [

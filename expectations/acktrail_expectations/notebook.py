@@ -27,10 +27,17 @@ from great_expectations.data_context.types.base import DataContextConfig, InMemo
 from acktrail.config import TablesConfig
 from acktrail.model.rules.catalogue import QUALITY_RULES
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.evaluation import OWNER, RESULT_FORMAT, SuiteCheck, checks_of
+from acktrail_expectations.evaluation import (
+    OWNER,
+    RESULT_FORMAT,
+    SuiteCheck,
+    SuiteFrame,
+    checks_of,
+    record_frames,
+    suite_frames,
+)
 from acktrail_expectations.gate import choose_run
 from acktrail_expectations.run_data import RunData
-from acktrail_expectations.suite_frames import SuiteFrame, record_frames, suite_frames
 
 _COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}
 """Counts without values: Data Docs do not escape what a group or a topic is called."""

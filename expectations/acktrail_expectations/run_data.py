@@ -33,7 +33,7 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.damage_report import COMPARED_COLUMNS
 from acktrail.tables.exported.export_ranges import newest_shifts
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles
-from acktrail_expectations.frames.frame_columns import PLACE, misplaced_keys
+from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import (
     OBSERVED_COLUMNS,
@@ -43,7 +43,6 @@ from acktrail_expectations.frames.table_frames import (
     state_topic_observed,
 )
 from acktrail_expectations.gate import own_rows
-from acktrail_expectations.observed_cluster import ObservedCluster, observed_cluster
 
 LOOK_BACK: Final = 5_000
 """Records before the first one to validate that are read too, on each state partition: a record is compared

@@ -26,7 +26,7 @@ FAILED = [
 @pytest.mark.parametrize("error", RETRIED, ids=lambda error: type(error).__name__)
 def test_what_may_pass_later_is_retried(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
     """A RetryableError reaches Airflow as it is, so that the task's retries apply; the log says what happens."""
-    from acktrail_dags.task_results import as_airflow_errors
+    from acktrail_dags.task_reports import as_airflow_errors
 
     with caplog.at_level(logging.INFO), pytest.raises(type(error)) as caught, as_airflow_errors():
         raise error
@@ -40,7 +40,7 @@ def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: 
     """Any other AcktrailError ends the task without retries; message, hint and what to do are in the log."""
     from airflow.sdk.exceptions import AirflowFailException
 
-    from acktrail_dags.task_results import as_airflow_errors
+    from acktrail_dags.task_reports import as_airflow_errors
 
     with caplog.at_level(logging.INFO), pytest.raises(AirflowFailException) as caught, as_airflow_errors():
         raise error
@@ -52,7 +52,7 @@ def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: 
 
 def test_a_defect_passes_unchanged() -> None:
     """What acktrail did not foresee is not dressed up as advice."""
-    from acktrail_dags.task_results import as_airflow_errors
+    from acktrail_dags.task_reports import as_airflow_errors
 
     with pytest.raises(ZeroDivisionError), as_airflow_errors():
         raise ZeroDivisionError
@@ -60,7 +60,7 @@ def test_a_defect_passes_unchanged() -> None:
 
 def test_an_unknown_outcome_is_tried_again_where_running_again_tells_it(caplog: pytest.LogCaptureFixture) -> None:
     """An export reads its positions from the tables: Airflow's retries do what the message says. A reset does not."""
-    from acktrail_dags.task_results import as_airflow_errors
+    from acktrail_dags.task_reports import as_airflow_errors
 
     error = errors.OutcomeUnknown("it is not known whether the commit landed", hint="run again")
     with caplog.at_level(logging.INFO), pytest.raises(errors.OutcomeUnknown), as_airflow_errors(can_run_again=True):

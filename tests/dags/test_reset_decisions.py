@@ -34,7 +34,7 @@ def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
     """A misspelt topic shows first, then how many share partitions the plan has; no one is asked to approve."""
     from airflow.sdk.exceptions import AirflowFailException
 
-    from acktrail_dags.reset_steps import check_plan
+    from acktrail_dags.change_steps import check_plan
 
     tables = TablesConfig(uri=str(tmp_path))
     plan = a_plan(a_request(), a_snapshot(partitions=()))
@@ -108,8 +108,8 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     somebody else's; a run whose requester Airflow does not know fails at once."""
     from airflow.sdk.exceptions import AirflowFailException
 
+    from acktrail_dags.change_steps import validate_reset
     from acktrail_dags.plan_text import plan_text
-    from acktrail_dags.reset_steps import validate_reset
 
     made = planned(tmp_path)
     plan = load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])

@@ -25,7 +25,7 @@ FORM: dict[str, Any] = {
 
 
 def validated(form: dict[str, Any]) -> Any:
-    from acktrail_dags.reset_steps import validate_reset
+    from acktrail_dags.change_steps import validate_reset
 
     run = SimpleNamespace(triggering_user_name="ann")
     return validate_reset.function(params=form, dag_run=run)["request"]

@@ -24,8 +24,7 @@ from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck
-from acktrail_expectations.gate import log_summary, pass_gate, validate_run
-from acktrail_expectations.results import QualityResult, ValidationSummary
+from acktrail_expectations.gate import QualityResult, ValidationSummary, log_summary, pass_gate, validate_run
 
 CHECKS = [
     ("state_records", 28, 8),

@@ -33,13 +33,13 @@ from acktrail.model.reconciliation import Verdict
 from acktrail.replay.stored_offsets import stored_offsets
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck, checks_of, evaluate
+from acktrail_expectations.frames.frame_columns import ObservedCluster
 from acktrail_expectations.frames.table_frames import (
     export_ranges_frame,
     reconciliations_frame,
     share_partition_states_frame,
     state_partitions_frame,
 )
-from acktrail_expectations.observed_cluster import ObservedCluster
 
 Damage = Callable[[pa.Table], pa.Table]
 ENGINE = evaluation._outcomes

@@ -23,9 +23,8 @@ from acktrail.model.batches import DURABLE_STATES, covered
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.frames.frame_columns import PLACE, misplaced_keys
+from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import StateRecordFrames
-from acktrail_expectations.observed_cluster import ObservedCluster, observed_cluster
 
 RUN = "run-1"
 NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)

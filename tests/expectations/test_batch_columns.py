@@ -16,8 +16,7 @@ from samples.random_records import batches as some_batches
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
-from acktrail_expectations.frames.frame_columns import BATCH_RULES, RecordBatches
-from acktrail_expectations.observed_cluster import ObservedCluster
+from acktrail_expectations.frames.frame_columns import BATCH_RULES, ObservedCluster, RecordBatches
 
 CLUSTER = ObservedCluster(delivery_states=(0, 2, 4))
 Lists = list[tuple[StateBatch, ...] | None]

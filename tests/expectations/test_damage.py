@@ -25,8 +25,8 @@ from state_topics.coordinator_log import TOPIC, Coordinator, batch, share_partit
 
 from acktrail.model.rules.catalogue import QUALITY_RULES
 from acktrail_expectations.evaluation import checks_of, evaluate
+from acktrail_expectations.frames.frame_columns import ObservedCluster
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
-from acktrail_expectations.observed_cluster import ObservedCluster
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
 

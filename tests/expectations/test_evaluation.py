@@ -12,7 +12,7 @@ import pytest
 from acktrail.model.rules.catalogue import QUALITY_RULES, Condition, QualitySeverity
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck, check_of, evaluate
-from acktrail_expectations.results import (
+from acktrail_expectations.gate import (
     QualityResult,
     RuleState,
     ValidationSummary,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,8 +40,7 @@ from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.evaluation import checks_of
-from acktrail_expectations.gate import validate_run
-from acktrail_expectations.results import record, recorded
+from acktrail_expectations.gate import record, recorded, validate_run
 from acktrail_expectations.run_data import SEQUENCE, RunData
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
@@ -306,8 +306,11 @@ def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> Non
     slow = RunData.read(store, RUN, every_record=False)
     summary = validate_run(store, RUN)
 
-    with pytest.raises(ConcurrentCommit):
-        record(store, summary, SEQUENCE, slow.since.sequence, slow.validated.transactions)
+    late = replace(summary, cluster_id="of the later one")
+    assert record(store, late, SEQUENCE, slow.since.sequence, slow.validated.transactions) == summary
+    for others in (replace(summary, run_rows="other rows"), replace(summary, run_id="run-2")):
+        with pytest.raises(ConcurrentCommit):
+            record(store, others, SEQUENCE, slow.since.sequence, slow.validated.transactions)
 
     assert stored(config).num_rows == ALL_CHECKS
     assert validate_run(store, RUN) == summary

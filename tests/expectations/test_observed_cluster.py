@@ -7,7 +7,7 @@ import pytest
 from expectations.sample_tables import cluster, groups, logs
 from state_topics.coordinator_log import TOPIC
 
-from acktrail_expectations.observed_cluster import observed_cluster
+from acktrail_expectations.frames.frame_columns import observed_cluster
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import run_data
 from acktrail_expectations.frames import record_frames
-from acktrail_expectations.gate import pass_gate, validate_run
-from acktrail_expectations.results import QualityResult, RuleState, ValidationSummary
+from acktrail_expectations.gate import QualityResult, RuleState, ValidationSummary, pass_gate, validate_run
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
 

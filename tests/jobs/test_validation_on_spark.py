@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 from acktrail.executors import Executors, InProcess, JobStep, Work
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import run_data
-from acktrail_expectations.gate import validate_run
-from acktrail_expectations.results import QualityResult
+from acktrail_expectations.gate import QualityResult, validate_run
 from acktrail_jobs.spark_executors import SparkExecutors
 
 TOGETHER = (

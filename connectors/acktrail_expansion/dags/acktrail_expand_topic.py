@@ -23,7 +23,7 @@ from airflow.sdk import TriggerRule, dag
 
 from acktrail_dags import parameters as p
 from acktrail_dags.change_steps import change_steps, dag_settings, verify
-from acktrail_dags.dag_profiles import DagProfile
+from acktrail_dags.parameters import DagProfile
 from acktrail_expansion.dags import expansion_steps as steps
 
 

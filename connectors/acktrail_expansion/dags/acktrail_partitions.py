@@ -22,8 +22,8 @@ from typing import Any
 from airflow.sdk import CronTriggerTimetable, dag
 
 from acktrail_dags import parameters
-from acktrail_dags.dag_profiles import DagProfile
-from acktrail_dags.notifiers import notify_of_branches
+from acktrail_dags.parameters import DagProfile
+from acktrail_dags.task_reports import notify_of_branches
 from acktrail_expansion.dags import expansion_steps as steps
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import task
 
-from acktrail_dags import run_target, task_results
+from acktrail_dags import run_target, task_reports
 from acktrail_dags.change_steps import SHORT, StoredPlan, requester, stored
 from acktrail_dags.run_target import cluster_at, spark_master, tables_at
-from acktrail_dags.task_results import as_airflow_errors
+from acktrail_dags.task_reports import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -30,7 +30,7 @@ def observe(**context: Unpack[Context]) -> run_target.Target:
     topics = context["params"]["topics"] or None
     with ShareGroupAdmin(cluster_at(target)) as admin:
         look = take_look(admin, tables_at(target), topics=topics, run_id=target["run_id"])
-    task_results.hand_over(context, target["run_id"], {name: rows.num_rows for name, rows in look.rows.items()})
+    task_reports.hand_over(context, target["run_id"], {name: rows.num_rows for name, rows in look.rows.items()})
     return target
 
 
@@ -47,7 +47,7 @@ def audit(target: run_target.Target | StoredPlan, **context: Unpack[Context]) ->
     )
     with translated():
         counts = audit_expansions(tables_at(target), executors_on(master))
-    return task_results.hand_over(context, run_id, counts)
+    return task_reports.hand_over(context, run_id, counts)
 
 
 @task(multiple_outputs=False, execution_timeout=SHORT)
@@ -58,7 +58,7 @@ def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str,
     from acktrail_expansion.quality import expansion_suite
 
     summary = expansion_suite.check_expansions(Tables(tables_at(target)), target["run_id"])
-    result = task_results.hand_over_validation(context, target["run_id"], summary)
+    result = task_reports.hand_over_validation(context, target["run_id"], summary)
     expansion_suite.pass_expansion_gate(summary)
     return result
 

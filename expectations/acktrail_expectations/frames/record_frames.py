@@ -27,6 +27,7 @@ from acktrail.tables.exported.damage_report import COMPARED_COLUMNS, differing_c
 from acktrail.tables.exported.record_files import bounds_of
 from acktrail_expectations.frames.frame_columns import (
     Codes,
+    ObservedCluster,
     batch_columns,
     combined_codes,
     delivery_count_limits,
@@ -38,7 +39,6 @@ from acktrail_expectations.frames.frame_columns import (
     previous,
     where,
 )
-from acktrail_expectations.observed_cluster import ObservedCluster
 
 RECORD_COLUMNS: Final = (
     "state_partition", "offset", "record_type", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch",

@@ -24,6 +24,7 @@ from acktrail.model.reconciliation import Verdict
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.replay.stored_offsets import StoredOffsets
 from acktrail_expectations.frames.frame_columns import (
+    ObservedCluster,
     batch_columns,
     delivery_count_limits,
     frame_of,
@@ -32,7 +33,6 @@ from acktrail_expectations.frames.frame_columns import (
     previous,
     where,
 )
-from acktrail_expectations.observed_cluster import ObservedCluster
 
 RANGE_COLUMNS: Final = (
     "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read", "records_decoded",

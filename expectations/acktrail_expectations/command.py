@@ -56,7 +56,9 @@ def _validate(
     from acktrail_expectations.gate import choose_run, headline, pass_gate, validate_run
 
     if suites is not None:
-        _export_suites(suites)
+        from acktrail_expectations.notebook import export_suites
+
+        typer.echo("\n".join(printable(str(path)) for path in export_suites(suites)))
         return
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
@@ -64,7 +66,10 @@ def _validate(
     with showing_activity(), default_executors()(chosen) as executors:
         summary = validate_run(store, chosen, executors, every_record=every_record)
         if data_docs is not None:
-            _write_data_docs(config, summary.run_id, data_docs)
+            from acktrail_expectations.notebook import open_run
+
+            index = open_run(config, summary.run_id).build_data_docs(data_docs)
+            typer.echo(f"Data Docs: {printable(str(index))}", err=True)
     nothing = no_share_group(store, summary.run_id)
     if nothing is not None and not as_json:
         typer.echo(printable(f"run {summary.run_id}: {nothing}; {headline(summary)}"))
@@ -72,20 +77,6 @@ def _validate(
         typer.echo((_json if as_json else _text)(summary))
     sys.stdout.flush()
     pass_gate(summary)
-
-
-def _export_suites(folder: Path) -> None:
-    from acktrail_expectations.notebook import export_suites
-
-    for path in export_suites(folder):
-        typer.echo(printable(str(path)))
-
-
-def _write_data_docs(config: TablesConfig, run_id: str, folder: Path) -> None:
-    from acktrail_expectations.notebook import open_run
-
-    index = open_run(config, run_id).build_data_docs(folder)
-    typer.echo(f"Data Docs: {printable(str(index))}", err=True)
 
 
 def _json(summary: ValidationSummary) -> str:

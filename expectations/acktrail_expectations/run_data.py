@@ -38,8 +38,6 @@ from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateReco
 from acktrail_expectations.frames.table_frames import (
     OBSERVED_COLUMNS,
     RANGE_COLUMNS,
-    RECONCILIATION_COLUMNS,
-    STATE_COLUMNS,
     state_topic_observed,
 )
 from acktrail_expectations.gate import own_rows
@@ -76,12 +74,8 @@ class ValidationPositions:
     @property
     def transactions(self) -> dict[str, int]:
         """As app transactions, without the sequence."""
-        positions = {
-            _app_id(table, partition): offset
-            for table, offsets in (("state_records", self.records), ("export_ranges", self.ranges))
-            for partition, offset in offsets.items()
-        }
-        return {**positions, **{_app_id(_COUNTED, topic): count for topic, count in self.partition_counts.items()}}
+        found = ((RECORDS, self.records), ("export_ranges", self.ranges), (_COUNTED, self.partition_counts))
+        return {_app_id(what, part): number for what, numbers in found for part, number in numbers.items()}
 
 
 def read_positions(
@@ -92,16 +86,16 @@ def read_positions(
     if results is None:
         return ValidationPositions()
     known = sorted(set(state_partitions))
-    records, ranges = (
-        {p: number for p in known if (number := results.transaction_version(_app_id(table, p))) is not None}
-        for table in ("state_records", "export_ranges")
-    )
-    counts = {topic: results.transaction_version(_app_id(_COUNTED, topic)) for topic in state_topics}
+
+    def numbers(what: str, parts: Iterable[Any]) -> dict[Any, int]:
+        found = {part: results.transaction_version(_app_id(what, part)) for part in parts}
+        return {part: number for part, number in found.items() if number is not None}
+
     return ValidationPositions(
-        records=records,
-        ranges=ranges,
+        records=numbers(RECORDS, known),
+        ranges=numbers("export_ranges", known),
         sequence=results.transaction_version(SEQUENCE),
-        partition_counts={topic: count for topic, count in counts.items() if count is not None},
+        partition_counts=numbers(_COUNTED, state_topics),
     )
 
 
@@ -265,13 +259,9 @@ class RunData:
             why_bytes_not_compared=why_not,
         )
 
-    @property
-    def states(self) -> pa.Table:
-        return own_rows(self.store, self.run_id, "share_partition_states", STATE_COLUMNS)
-
-    @property
-    def reconciliations(self) -> pa.Table:
-        return own_rows(self.store, self.run_id, "reconciliations", RECONCILIATION_COLUMNS)
+    def rows(self, table: str, columns: tuple[str, ...]) -> pa.Table:
+        """Some columns of the rows that a table has of the run."""
+        return own_rows(self.store, self.run_id, table, columns)
 
     @property
     def exported_ends(self) -> dict[int, int]:

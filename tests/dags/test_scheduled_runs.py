@@ -16,13 +16,11 @@ import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
 from drivers import command_line
-from drivers.airflow_pages import AirflowPages
-from drivers.airflow_reviewer import AirflowReviewer, Approval
-from drivers.airflow_scene import Scene, asked_until, succeeded
+from drivers.airflow_scene import AirflowPages, AirflowReviewer, Approval, Scene, asked_until, succeeded
 from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, browsing
 from drivers.sent_messages import FACTORY, FILE, messages
-from jobs.test_connect_server import TOKEN, acktrail, served
+from jobs.test_session import TOKEN, acktrail, served
 from servers.workload import Workload
 
 from acktrail.change.lifecycle.plan_status import list_plans

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from drivers.airflow_reviewer import AirflowReviewer
+from drivers.airflow_scene import AirflowReviewer
 from embedded.processes import eventually, run_owner
 from hypothesis import given
 from hypothesis import strategies as st

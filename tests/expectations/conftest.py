@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from expectations.gate_scenes import plain_outcomes, validate
 from expectations.sample_tables import (
     RUN,
     fill,
+    plain_outcomes,
+    validate,
 )
 
 from acktrail.config import TablesConfig

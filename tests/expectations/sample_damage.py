@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expectations.gate_scenes import plain_outcomes
 from expectations.sample_tables import (
     NOW,
     RUN,
     changed,
     cluster,
     logs,
+    plain_outcomes,
     range_row,
     ranges,
     reconciliations,
@@ -48,6 +51,9 @@ LIFE = everyday()
 RECORDS, STATES, RECONCILIATIONS, OBSERVED = LIFE.table(), states(LIFE), reconciliations(LIFE), logs()
 RANGES = ranges(RECORDS)
 EXPORTED: dict[str, Any] = {"ends": dict.fromkeys(range(3), 5), "partition_counts": {"state": 3}}
+_DAMAGE = json.loads(Path(__file__).with_name("damage.json").read_text(encoding="utf-8"))
+_DEEDS = frozenset({"do", "again", "without", "lost", "range", "at", "row", "breaks"})
+_OF_A_BATCH = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 FIRST, WAITING = (row_where(STATES, group_id="orders", partition=partition) for partition in (0, 2))
 
 
@@ -88,37 +94,35 @@ def failing_by_damage(suite: str, frames: Sequence[pd.DataFrame], apart: Sequenc
     return found
 
 
-def batches(*quads: tuple[int, int, int, int]) -> list[dict[str, int]]:
-    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-    return [dict(zip(names, quad, strict=True)) for quad in quads]
+def harmed(table: pa.Table, how: Mapping[str, Any]) -> pa.Table:
+    """A table after one damage of ``damage.json``: `do` names a function of this module; a row is there `again`, or is
+    gone (`without`); the record at an address is `lost`; one more commit after the last one of state partition 0
+    (offsets up to 18) has a `range`; a `row` (the first state, or one that waits), or the record `at` an address, has
+    other values."""
+    values = {name: value for name, value in how.items() if name not in _DEEDS}
+    if "batches" in how:
+        values["batches"] = [dict(zip(_OF_A_BATCH, quad, strict=True)) for quad in how["batches"]]
+    match how:
+        case {"do": name}:
+            return {"unreadable": unreadable, "moved_away": moved_away}[name](table)
+        case {"again": index}:
+            return pa.concat_tables([table, table.slice(index, 1)])
+        case {"without": index}:
+            return without(table, index)
+        case {"lost": (partition, offset)}:
+            return without(table, row_where(table, state_partition=partition, offset=offset))
+        case {"range": (first, last)}:
+            row = range_row(0, first, last) | values
+            return pa.concat_tables([table, pa.Table.from_pylist([row], schema=EXPORT_RANGES)])
+        case {"at": (partition, offset)}:
+            return changed(table, row_where(table, state_partition=partition, offset=offset), **values)
+    return changed(table, {"first": FIRST, "waiting": WAITING}[how["row"]], **values)
 
 
-def at(partition: int, offset: int, /, **values: Any) -> Damage:
-    """Other values in the record at an address."""
-    return lambda records: changed(records, row_where(records, state_partition=partition, offset=offset), **values)
-
-
-def with_batches(*quads: tuple[int, int, int, int]) -> Damage:
-    """Other batches in the record at 0/3, or in the first state, whose offsets 1 to 4 are acknowledged."""
-
-    def harm(table: pa.Table) -> pa.Table:
-        is_record = "offset" in table.schema.names
-        index = row_where(table, state_partition=0, offset=3) if is_record else FIRST
-        return changed(table, index, batches=batches(*quads))
-
-    return harm
-
-
-def row_at(index: int, **values: Any) -> Damage:
-    return lambda table: changed(table, index, **values)
-
-
-def lost(partition: int, offset: int) -> Damage:
-    return lambda records: without(records, row_where(records, state_partition=partition, offset=offset))
-
-
-def twice(table: pa.Table) -> pa.Table:
-    return pa.concat_tables([table, table.slice(3, 1)])
+def damages_of(name: str) -> list[tuple[Damage, str]]:
+    """What ``damage.json`` does to a table, each with the rules that it breaks: none where a match of values that
+    moved, or a lag at a log that grew, says only that they lie between."""
+    return [(partial(harmed, how=how), how["breaks"]) for how in _DAMAGE.get(name, ())]
 
 
 def unreadable(records: pa.Table) -> pa.Table:
@@ -134,12 +138,6 @@ def moved_away(records: pa.Table) -> pa.Table:
     partition = records["state_partition"]
     moved = pc.if_else(pc.equal(partition, 2), pa.scalar(7, partition.type), partition)
     return records.set_column(records.schema.get_field_index("state_partition"), "state_partition", moved)
-
-
-def grown_range(first: int, last: int, **values: Any) -> Damage:
-    """One more commit after the last one of state partition 0 (offsets up to 18)."""
-    row = range_row(0, first, last) | values
-    return lambda table: pa.concat_tables([table, pa.Table.from_pylist([row], schema=EXPORT_RANGES)])
 
 
 def record_frame(records: pa.Table, observed: ObservedCluster = CLUSTER) -> pd.DataFrame:
@@ -179,133 +177,40 @@ class Damages:
         return [(frame, {*rules.split()} | self.always) for frame, rules in every]
 
 
-NOTHING = {"first_offset": None, "last_offset": None, "records_read": 0, "records_decoded": 0, "log_end_offset": 25}
-COUNTS = "delivery_count_possible delivery_count_within_limit"
+OF_VERDICTS = [
+    (partial(harmed, how={"row": "first", "verdict": each.value}), each.value)
+    for each in Verdict
+    if each is not Verdict.MATCH
+]
+PARTITIONS: Sequence[tuple[pd.DataFrame, str]] = (
+    (observed_frame(EXPORTED | {"partition_counts": {"state": 2}}), "state_topic_partition_count_constant"),
+    (observed_frame(EXPORTED | {"ends": {0: 5, 1: 4, 2: 5}}), "export_complete"),
+    (observed_frame(EXPORTED | {"ends": {0: 5, 2: 5}}), "export_complete"),
+    (observed_frame(minutes=61), "export_fresh"),
+    (observed_frame(minutes=60), ""),
+)
+STORED: Sequence[tuple[pd.DataFrame, str]] = (
+    (range_frame(RANGES, harmed(RECORDS, {"lost": (1, 3)})), "records_stored"),
+    (range_frame(RANGES, harmed(RECORDS, {"lost": (1, 0)})), "records_stored"),
+    (range_frame(RANGES, RECORDS.filter(pc.field("state_partition") != 1)), "records_stored"),
+    (range_frame(RANGES, RECORDS), ""),
+)
+"""A commit says more records than the table holds in its offsets."""
 
 DAMAGE: Mapping[str, Damages] = {
     "state_records": Damages(
         RECORDS,
-        [
-            (twice, "record_once"),
-            (lost(0, 4), "offsets_dense"),
-            (lost(0, 11), "offsets_dense update_epoch_matches"),
-            (lost(0, 14), "offsets_dense snapshot_epoch_step"),
-            (lost(1, 5), "offsets_dense update_has_base"),
-            (unreadable, "record_decoded"),
-            (with_batches((0, 9, 2, 1), (12, 11, 2, 1)), "batch_first_le_last"),
-            (with_batches((5, 9, 2, 1), (0, 4, 2, 1)), "batches_ascending"),
-            (with_batches((0, 5, 0, 1), (5, 9, 2, 1)), "batches_non_overlapping"),
-            (at(0, 5, batches=batches((9, 9, 0, 1))), "batches_not_below_start"),
-            (with_batches((0, 9, 1, 1)), "delivery_state_allowed"),
-            (with_batches((0, 9, 3, 1)), "delivery_state_allowed"),
-            (with_batches((0, 9, 2, 0)), "acknowledged_count_ge_1"),
-            (with_batches((0, 9, 0, 5)), "available_count_lt_limit"),
-            (with_batches((0, 4, 2, 1), (5, 9, 2, 1)), "mergeable_neighbours"),
-            (with_batches((0, 9, 2, 26)), COUNTS),
-            (with_batches((0, 9, 2, -1)), "delivery_count_possible"),
-            (with_batches((0, 9, 2, 6)), "delivery_count_within_limit"),
-            (at(2, 0, batches=batches((0, 1, 0, 1))), "uninitialized_without_batches"),
-            (at(0, 18, state_epoch=8), "state_epoch_monotone"),
-            (at(0, 13, leader_epoch=1), "leader_epoch_monotone"),
-            (at(0, 9, start_offset=30, delivery_complete_count=34), "start_offset_monotone"),
-            (at(0, 3, delivery_complete_count=9), "delivery_complete_count_covers"),
-            (at(0, 8, delivery_complete_count=0, batches=[]), "delivery_complete_count_monotone"),
-            (at(0, 10, write_timestamp_ms=1), "create_le_write_timestamp"),
-            (at(0, 10, create_timestamp_ms=2), "snapshot_class_known"),
-            (at(2, 4, state_partition=1, offset=8), "one_state_partition_per_key key_on_its_state_partition"),
-            (moved_away, "key_on_its_state_partition"),
-        ],
+        damages_of("state_records"),
         record_frame,
         apart=("state_partition", "first_state_partition", "home_state_partition"),
     ),
     "share_partition_states": Damages(
         STATES,
-        [
-            (lambda t: pa.concat_tables([t, t.slice(0, 1)]), "share_partition_once"),
-            (row_at(FIRST, state_partition=2), "key_on_its_state_partition"),
-            (with_batches((1, 4, 2, 1), (9, 8, 2, 1)), "batch_first_le_last"),
-            (with_batches((3, 4, 2, 1), (1, 2, 2, 1)), "batches_ascending"),
-            (with_batches((1, 4, 2, 1), (4, 4, 0, 1)), "batches_non_overlapping"),
-            (with_batches((0, 0, 0, 1), (1, 4, 2, 1)), "batches_not_below_start"),
-            (with_batches((1, 4, 2, 1), (6, 6, 1, 1)), "delivery_state_allowed"),
-            (with_batches((1, 4, 2, 0)), "acknowledged_count_ge_1"),
-            (with_batches((1, 4, 2, 1), (6, 6, 0, 5)), "available_count_lt_limit"),
-            (with_batches((1, 2, 2, 1), (3, 4, 2, 1)), "mergeable_neighbours"),
-            (with_batches((1, 4, 2, 26)), COUNTS),
-            (with_batches((1, 4, 2, 6)), "delivery_count_within_limit"),
-            (with_batches((1, 4, 2, 1), (100, 100, 0, 1)), "batches_below_log_end"),
-            (row_at(WAITING, batches=batches((0, 0, 0, 1))), "uninitialized_without_batches"),
-            (row_at(FIRST, available_records=2_001), "inflight_within_lock_limit"),
-            (row_at(FIRST, archiving_records=2_001), "inflight_within_lock_limit"),
-            (row_at(WAITING, start_offset=9, first_unfinished_offset=None, end_offset=8), "start_offset_le_end_offset"),
-            (row_at(WAITING, start_offset=101, first_unfinished_offset=None), "start_offset_le_log_end"),
-            (row_at(FIRST, end_offset=101), "end_offset_le_log_end"),
-            (row_at(FIRST, first_unfinished_offset=0), "first_unfinished_ge_start_offset"),
-            (row_at(FIRST, first_unfinished_offset=6), "first_unfinished_le_end_offset"),
-            (row_at(FIRST, acknowledged_records=5), "finished_records_match_batches"),
-            (row_at(FIRST, delivery_complete_count=3), "delivery_complete_count_covers"),
-            *((row_at(FIRST, completeness=each), "state_reliable") for each in ("gap", "unreadable")),
-            (row_at(FIRST, completeness="no_snapshot"), "state_has_snapshot"),
-        ],
+        damages_of("share_partition_states"),
         lambda table: share_partition_states_frame(table, cluster=CLUSTER),
         always=frozenset({"terminal_prefix_absorbed"}),
     ),
-    "reconciliations": Damages(
-        RECONCILIATIONS,
-        [
-            *((row_at(0, verdict=each.value), each.value) for each in Verdict if each is not Verdict.MATCH),
-            (row_at(0, verdict="elsewhere"), "verdict_known"),
-            (row_at(0, verdict=None), "verdict_given"),
-            (lambda t: pa.concat_tables([t, t.slice(0, 1)]), "share_partition_once"),
-            (row_at(0, reason=None), "verdict_has_reason"),
-            (row_at(FIRST, durable_start_offset=3), "match_has_same_start_offset"),
-            (row_at(FIRST, durable_lag=3), "match_has_same_lag"),
-            # A match of values that moved, or a lag at a log that grew, says only that they lie between.
-            (row_at(FIRST, durable_start_offset=3, durable_lag=3, moved=True), ""),
-            (row_at(FIRST, durable_lag=3, log_end_offset_before=90), ""),
-        ],
-        reconciliations_frame,
-    ),
-    "export_ranges": Damages(
-        RANGES,
-        [
-            (grown_range(21, 22), "export_contiguous"),
-            (grown_range(18, 22), "export_contiguous"),
-            (lambda t: without(t, 0), "export_begins_at_log_start"),
-            (grown_range(25, 29, gap_first=19, gap_last=24), "nothing_pruned_before_export"),
-            (grown_range(19, 19, **NOTHING, gap_first=19, gap_last=24), "nothing_pruned_before_export"),
-            (grown_range(26, 29, gap_first=19, gap_last=24), "nothing_pruned_before_export records_follow_gap"),
-            (grown_range(19, 22, gap_first=19, gap_last=18), "nothing_pruned_before_export gap_first_le_last"),
-            (grown_range(19, 17, records_read=-1, records_decoded=-1, log_end_offset=19), "range_first_le_last"),
-            (grown_range(19, 22, records_decoded=3), "records_accounted_for"),
-            (grown_range(19, 22, records_read=3, records_decoded=3), "range_dense"),
-            (grown_range(19, 22, log_end_offset=22), "range_below_log_end"),
-            (grown_range(19, 22, state_topic_id="another"), "one_state_topic"),
-        ],
-        range_frame,
-        # A commit says more records than the table holds in its offsets.
-        more=[
-            (range_frame(RANGES, lost(1, 3)(RECORDS)), "records_stored"),
-            (range_frame(RANGES, lost(1, 0)(RECORDS)), "records_stored"),
-            (range_frame(RANGES, RECORDS.filter(pc.field("state_partition") != 1)), "records_stored"),
-            (range_frame(RANGES, RECORDS), ""),
-        ],
-        apart=(),
-    ),
-    "state_partitions": Damages(
-        OBSERVED,
-        [],
-        lambda _: observed_frame(),
-        more=[
-            (
-                observed_frame(EXPORTED | {"partition_counts": {"state": 2}}),
-                "state_topic_partition_count_constant",
-            ),
-            (observed_frame(EXPORTED | {"ends": {0: 5, 1: 4, 2: 5}}), "export_complete"),
-            (observed_frame(EXPORTED | {"ends": {0: 5, 2: 5}}), "export_complete"),
-            (observed_frame(minutes=61), "export_fresh"),
-            (observed_frame(minutes=60), ""),
-        ],
-        apart=(),
-    ),
+    "reconciliations": Damages(RECONCILIATIONS, [*OF_VERDICTS, *damages_of("reconciliations")], reconciliations_frame),
+    "export_ranges": Damages(RANGES, damages_of("export_ranges"), range_frame, more=STORED, apart=()),
+    "state_partitions": Damages(OBSERVED, [], lambda _: observed_frame(), more=PARTITIONS, apart=()),
 }

@@ -8,27 +8,25 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expectations.gate_scenes import (
+from expectations.sample_tables import (
     ALL_CHECKS,
     CHECKS,
+    RUN,
+    changed,
     compared,
     export_more,
     failed,
-    idle_run,
-    named,
-    stored,
-    validate,
-)
-from expectations.sample_tables import (
-    RUN,
-    changed,
     fill,
+    idle_run,
     logs,
+    named,
     range_row,
     ranges,
     reconciliations,
     row_where,
     states,
+    stored,
+    validate,
     without,
 )
 from state_topics.coordinator_log import Coordinator, batch, everyday, share_partition

@@ -1,18 +1,25 @@
-"""``acktrail run validate``: results on stdout, the verdict in the exit code."""
+"""``acktrail run validate``: results on stdout, the verdict in the exit code; Great Expectations as its users know it:
+suites, validation definitions, exported suites, Data Docs."""
 
 from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
-from expectations.sample_tables import RUN, changed, everyday, fill, reconciliations
+from expectations.sample_tables import RUN, changed, fill, reconciliations
+from state_topics.coordinator_log import everyday, share_partition
 from typer.testing import CliRunner, Result
 
 from acktrail.cli.main import _failed
 from acktrail.errors import AcktrailError, ConfigurationError, QualityGateFailed, UnknownName
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.tables.delta.store import Tables
 from acktrail_expectations.command import app
+from acktrail_expectations.notebook import DocsNotMade, RunChecks, offline, open_run
 
 
 def run(*arguments: str) -> Result:
@@ -89,3 +96,98 @@ def test_no_tables_and_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
     assert isinstance(error, ConfigurationError)
     assert error.hint
+
+
+HOSTILE = "<script>alert(1)</script>'; DROP TABLE x; --"
+
+
+@pytest.fixture(scope="module")
+def checks(tmp_path_factory: pytest.TempPathFactory) -> RunChecks:
+    """A run with a hostile group, a critical failure and a warning; nothing is asked of the network."""
+    life = everyday()
+    life.initialize(share_partition(HOSTILE))
+    verdicts = changed(reconciliations(life), -1, verdict="past_log_end")
+    config = fill(
+        tmp_path_factory.mktemp("run") / "tables", life, reconciliations=changed(verdicts, 0, verdict="unknown")
+    )
+    return open_run(config, RUN)
+
+
+def test_suites_have_what_people_look_for(checks: RunChecks) -> None:
+    """Every expectation has a severity, a description, notes, an owner and its sources; the context knows suites,
+    and validation definitions by name."""
+    suites = {suite.name: suite for suite in checks.context.suites.all()}
+    assert suites.keys() == checks.suites.keys()
+    for suite in suites.values():
+        for expectation in suite.expectations:
+            rule = RULE_BY_ID[expectation.meta["rule"]]
+            assert (expectation.description, expectation.meta["owner"]) == (rule.title, "acktrail")
+            assert expectation.meta["severity"] == rule.severity.value
+            assert expectation.severity.value in {rule.severity.value, "warning"}
+            assert rule.advice in expectation.notes[-1]
+            assert expectation.meta["sources"] == list(rule.sources)
+
+    outcomes = checks.validate()
+    assert not outcomes["reconciliations"].success
+    evaluated = outcomes["share_partition_states"].statistics["evaluated_expectations"]
+    assert evaluated == len(suites["share_partition_states"].expectations)
+    assert not checks.context.config.analytics_enabled
+
+
+def test_data_docs_need_no_network_and_show_their_index(
+    checks: RunChecks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Building them asks no host; each page loads nothing from outside and forbids it; the index links every result;
+    no page has a name out of the tables."""
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    index = checks.build_data_docs(tmp_path / "docs")
+
+    pages = {path: path.read_text("utf-8") for path in index.parent.rglob("*.html")}
+    assert len(pages) >= len(checks.suites) + 1
+    for text in pages.values():
+        assert "Content-Security-Policy" in text
+        assert "<script" not in text
+        assert "DROP TABLE" not in text
+        assert "<img" not in text
+    links = pages[index].split('href="')[1:]
+    assert len(links) == len(checks.suites)
+    assert all((index.parent / link.split('"')[0].replace("%3A", ":")).exists() for link in links)
+    assert pages[index].count("failed") >= 1
+
+
+def refused(*_: Any) -> None:
+    raise AssertionError("something was asked of the network")
+
+
+def test_a_page_without_a_place_for_the_policy_is_an_error() -> None:
+    """A page that a later release of Great Expectations makes differently is not written; what loads something goes,
+    from wherever it is."""
+    with pytest.raises(DocsNotMade):
+        offline("<html><body>plain</body></html>")
+    tags = '<script src="x"></script><script>y</script><link href="//a/x.css"><img src="data:x"><iframe src="b">'
+    tags += '<SCRIPT SRC="//a/x">y</SCRIPT>'
+    assert offline(f"<html><head></head><body>{tags}</body></html>").endswith("<body></body></html>")
+
+
+def test_suites_are_exported_as_great_expectations_stores_them(tmp_path: Path) -> None:
+    """One file a suite, the same each time, with the catalogue's texts; it reads as a suite again."""
+    import great_expectations as gx
+
+    config = fill(tmp_path / "tables")
+    folder = tmp_path / "suites"
+    shown = CliRunner().invoke(app, ["--tables", config.uri, "--export-suites", str(folder)])
+
+    assert shown.exit_code == 0, shown.output
+    files = sorted(folder.glob("*.json"))
+    assert [Path(line).name for line in sorted(shown.stdout.split())] == [file.name for file in files]
+    assert {file.stem for file in files} >= {"state_records", "reconciliations", "reset_plan", "reset_result"}
+    before = [file.read_bytes() for file in files]
+    CliRunner().invoke(app, ["--tables", config.uri, "--export-suites", str(folder)])
+    assert [file.read_bytes() for file in files] == before
+    for file in files:
+        stored = json.loads(file.read_text("utf-8"))
+        suite = gx.ExpectationSuite(**stored)
+        assert suite.name == file.stem
+        rules = [expectation.meta["rule"] for expectation in suite.expectations]
+        assert rules == [each["meta"]["rule"] for each in stored["expectations"]]
+    assert Tables(config).read("quality_results").num_rows == 0

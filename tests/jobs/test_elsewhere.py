@@ -1,5 +1,5 @@
-"""The same jobs where Spark runs elsewhere: on a cluster that runs the driver, too (also ``test_event_log``,
-``test_connect_server``)."""
+"""The same jobs on tables in a bucket, where workers read by themselves and no Hadoop library is there to help; and on
+a cluster that runs the driver, too (also ``test_event_log``, ``test_session``)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,40 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs.test_object_storage import rows
-from jobs.test_reconcile import busy
-from jobs.world import World
+from jobs.world import World, busy
+from pyspark.sql import SparkSession
+from servers.s3_server import S3
 from servers.yarn_cluster import SPARK_JARS, running_yarn
 
 from acktrail.config import environment
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
+from acktrail_jobs.views import register_views
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+ORDER = [(name, "ascending") for name in ("record_offset", "state_partition", "group_id", "partition", "first_offset")]
+
+
+@pytest.mark.full
+def test_a_bucket_gives_what_a_folder_gives(s3: S3, tmp_path: Path, spark: SparkSession) -> None:
+    """Exported twice, reconciled, its history kept: row by row the same tables in a bucket as in a folder; a view has
+    the rows of its table."""
+    there, here = World(tmp_path / "unused"), World(tmp_path / "tables")
+    there.config = s3.bucket("acktrail")
+    there.tables = Tables(there.config)
+    for world in (there, here):
+        for seed, run_id in enumerate(("r0", "r1")):
+            busy(world, seed, groups=6)
+            world.observe(run_id)
+        reconcile(world.config, "r1")
+        build_history(world.config)
+    for name in ("state_records", "share_partition_states", "reconciliations", "findings", "delivery_history"):
+        assert there.plain(name) == here.plain(name), name
+    assert len(here.rows("delivery_history")) > 100
+    register_views(spark, there.config)
+    shown, stored = spark.table("delivery_history").toArrow(), there.tables.read("delivery_history")
+    assert shown.sort_by(ORDER) == stored.sort_by(ORDER)
 
 
 @pytest.mark.full
@@ -47,7 +72,7 @@ def test_a_driver_on_yarn_gives_the_same(tmp_path: Path) -> None:
             done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=400, check=False)
             assert done.returncode == code, done.stderr[-3000:]
     for name in ("share_partition_states", "reconciliations", "findings", "delivery_history", "queue_statuses"):
-        assert rows(there.tables, name) == rows(here.tables, name), name
+        assert there.plain(name) == here.plain(name), name
     (check,) = there.rows("reconcile_checks")
     assert check["run_id"] == "r0"
 

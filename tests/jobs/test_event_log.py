@@ -1,4 +1,5 @@
-"""What a Spark engineer sees of a run, and what a lost executor does to it: real executors, real event logs."""
+"""What a Spark engineer sees of a run, what a lost executor does to it, and what an ordinary user of Spark reads in the
+tables through Spark's own Delta connector: real executors, real event logs."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
-from jobs.test_object_storage import rows
-from jobs.test_reconcile import busy
-from jobs.world import World
+from jobs.world import World, busy
 
-from acktrail.config import environment
+from acktrail.config import environment, java_home
+from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, find_java, retrieve
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -99,7 +101,7 @@ def test_a_lost_executor_changes_nothing(tmp_path: Path) -> None:
     assert killed
     assert json.loads(out)["share_partitions"] > 5
     for name in WRITTEN:
-        assert rows(there.tables, name) == rows(here.tables, name) != [], name
+        assert there.plain(name) == here.plain(name) != [], name
 
 
 def _kill_one(run: subprocess.Popen[str], killed: list[int]) -> None:
@@ -123,3 +125,77 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
     except psutil.Error:
         return []
     return found
+
+
+PYTHON = "ACKTRAIL_OTHER_PYTHON"
+VERSION = "4.3.0"
+LOCK = JarLock(
+    version=VERSION,
+    jars=(
+        Jar(
+            organisation="io.delta",
+            name="delta-spark_4.1_2.13",
+            revision=VERSION,
+            size=9023881,
+            sha256="35ae4164ee41bbfc8bdb52dcd3715ff4e1821a18c085e7a71a462e8e80e23ee5",
+        ),
+        Jar(
+            organisation="io.delta",
+            name="delta-storage",
+            revision=VERSION,
+            size=110849,
+            sha256="d765a7144289c292e256963f810c1a4b096a8c09bdb3b0370096393b6a02b3c5",
+        ),
+    ),
+)
+"""Of the Delta release for Spark 4.1: there is none for the Spark that is locked."""
+
+
+def delta_jars(folder: Path) -> Path:
+    """The folder with the jars, fetched as Kafka's are."""
+    wanted = [dependency(jar.organisation, jar.name, jar.revision) for jar in LOCK.jars]
+    retrieve(wanted, folder / "jars", java=find_java(java_home()), folder=folder / "ivy")
+    LOCK.verify(folder / "jars" / "io.delta")
+    return folder / "jars" / "io.delta"
+
+
+def content(table: pa.Table) -> list[str]:
+    """Rows in an order that their content gives, with the columns in the order of their names."""
+    return sorted(repr(_plain(row)) for row in table.select(sorted(table.column_names)).to_pylist())
+
+
+def _plain(value: Any) -> Any:
+    """Maps, which have no order, as sorted pairs."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
+        return sorted(value)
+    return value
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.full
+def test_every_table_reads_the_same_with_delta_spark(tmp_path: Path) -> None:
+    """All tables of a reconciled export, with history and statuses."""
+    python = environment().get(PYTHON)
+    if python is None:
+        pytest.skip(f"{PYTHON} names no Python with PySpark 4.1 and pyarrow: no Delta connector is there for Spark 4.3")
+    world = World(tmp_path / "tables")
+    busy(world, 1, groups=6)
+    world.observe("r0")
+    reconcile(world.config, "r0", "in-process", with_history=True)
+    results = tmp_path / "results"
+    results.mkdir()
+    jars = ",".join(map(str, sorted(delta_jars(tmp_path / "delta").iterdir())))
+    script = Path(__file__).with_name("delta_reading.py")
+    command = [python, script, jars, world.config.uri, results]
+    done = subprocess.run(
+        command, env=environment(PYSPARK_PYTHON=python), capture_output=True, text=True, timeout=400, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    names = {file.parent.name for file in Path(world.config.uri).glob("*/_delta_log")}
+    assert {file.stem for file in results.iterdir()} == names
+    assert len(names) > 8
+    for name in sorted(names):
+        assert content(feather.read_table(results / f"{name}.arrow")) == content(world.tables.read(name)), name

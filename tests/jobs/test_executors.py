@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from jobs.test_reconcile import busy
-from jobs.world import World, batch, key_of, snapshot
+from expectations.sample_damage import DAMAGE, RECORDS
+from expectations.sample_tables import RUN, fill
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs.world import World, batch, busy, key_of, snapshot
 from pyspark.sql import SparkSession
 
 from acktrail.errors import MissingDependency
-from acktrail.executors import InProcess, default_executors
+from acktrail.executors import Executors, InProcess, JobStep, Work, balanced_shares, default_executors
+from acktrail.reconcile.observed_run import Coverage, StateLog
+from acktrail.reconcile.replay_resume import ReplayStart, replay_shares
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations import run_data
+from acktrail_expectations.gate import QualityResult, validate_run
 from acktrail_jobs.commands.engine import executors_on
 from acktrail_jobs.commands.pipeline_commands import reconcile, verify
 from acktrail_jobs.spark_executors import SparkExecutors
@@ -108,3 +119,68 @@ def test_an_installation_without_executors_says_what_to_do(monkeypatch: pytest.M
     monkeypatch.setattr("acktrail.executors.registered", lambda _: {})
     with pytest.raises(MissingDependency, match=r"names no executors .*`spark` of acktrail\.executors"):
         default_executors()
+
+
+@given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 5))
+def test_shares_are_neighbours_of_about_the_same_weight(weights: list[int], count: int) -> None:
+    """Every item once, in order; no more shares than asked; none that outweighs an equal share by more than its
+    heaviest item."""
+    items = list(enumerate(weights))
+    shares = balanced_shares(items, lambda item: item[1], count)
+    assert [item for share in shares for item in share] == items
+    assert len(shares) <= count
+    assert all(shares)
+    for share in shares:
+        own = [weight for _, weight in share]
+        assert sum(own) <= sum(weights) / count + max(own)
+
+
+def test_there_are_as_many_shares_as_workers_however_many_records() -> None:
+    """Each share of whole state partitions reads what is not compacted: more of them would read it more often."""
+    for records in (10, 90_000, 2_000_000):
+        coverages = {n: Coverage(state_partition=n, log=StateLog(), end_offset=records) for n in range(50)}
+        shares = replay_shares(coverages, ReplayStart(), 2)
+        assert [each.state_partition for share in shares for each in share] == list(range(50))
+        assert len(shares) == 2
+
+
+TOGETHER = (
+    "one_state_partition_per_key", "record_once", "state_epoch_monotone", "start_offset_monotone",
+    "create_le_write_timestamp", "batch_first_le_last", "update_has_base",
+)  # fmt: skip
+"""Rules that are broken at once."""
+
+
+class _EachAlone(InProcess):
+    """Every state partition is a share of its own, the last one first."""
+
+    count = 50
+
+    def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
+        assert len(shares) > 2
+        return super().run(step, shares[::-1], work)
+
+
+def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged records in several files: counts, examples and reasons of every rule are the same, however the records
+    are shared out. A key on two state partitions is found, though no executor sees both. Spark had a job for it."""
+    damaged = RECORDS
+    for rule in TOGETHER:
+        damaged = next(harm for harm, rules in DAMAGE["state_records"].rules if rule in rules.split())(damaged)
+    config = fill(tmp_path, state_records=damaged.slice(0, 9))
+    for begin in range(9, damaged.num_rows, 9):
+        Tables(config).append("state_records", damaged.slice(begin, 9))
+    assert len(set(damaged["state_partition"].to_pylist())) > 2
+    monkeypatch.setattr(run_data, "_FEW_RECORDS", 0)
+
+    def of(executors: Executors) -> set[QualityResult]:
+        results = validate_run(Tables(config), RUN, executors, every_record=True).results
+        return {each for each in results if each.expectation != "state_topic_partition_count_constant"}
+
+    expected = of(InProcess())
+
+    assert of(_EachAlone()) == expected
+    assert of(SparkExecutors(lambda: spark, RUN)) == expected
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(f"acktrail {RUN}")
+    broken = {each.expectation for each in expected if each.suite == "state_records" and each.success is False}
+    assert broken >= {*TOGETHER}

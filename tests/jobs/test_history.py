@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +12,12 @@ import pyarrow.compute as pc
 import pytest
 from definitions.status_history import History
 from drivers.command_line import run
-from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+from jobs.world import WRITTEN_MS, World, Written, key_of, live, snapshot
 
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.executors import InProcess
 from acktrail.format.columns.model_values import changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import Cause, KnownState, StatusChange
 from acktrail.reconcile.past.history_reader import HistoryReader
@@ -29,34 +27,6 @@ from acktrail.tables.exported.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import build_history
 from acktrail_jobs.pipeline import history_run
-
-Written = dict[tuple[int, int], StateRecord | SharePartition]
-"""What was written, by state partition and offset; a share partition stands for a record that cannot be decoded."""
-
-
-def live(world: World, written: Written, seed: int, records: int = 50) -> None:
-    """Groups at work: initialized, updated, snapshotted, deleted, sometimes unreadable."""
-    dice = random.Random(seed)
-    for _ in range(records):
-        key = key_of(f"group-{dice.randrange(5)}", partition=dice.randrange(2))
-        if dice.random() < 0.04:
-            written[world.damage(key)] = key
-        else:
-            record = _next(world, key, dice)
-            written[world.write(record)] = record
-
-
-def _next(world: World, key: SharePartition, dice: random.Random) -> StateRecord:
-    state = world.states.get(key)
-    if state is None:
-        return snapshot(key, 0, snapshot_epoch=0)
-    if dice.random() < 0.1:
-        return Tombstone(key=key)
-    first = (state.first_unfinished_offset or 0) + dice.randrange(3)
-    own = (batch(first, first + dice.randrange(4), dice.choice((0, 2, 4)), dice.randint(1, 5)),)
-    if dice.random() < 0.2:
-        return snapshot(key, state.start_offset, own, snapshot_epoch=state.snapshot_epoch + 1)
-    return update(key, state.first_unfinished_offset or 0, 0, own)
 
 
 def expected(

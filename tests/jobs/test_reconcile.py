@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drivers.command_line import run
-from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
+from jobs.world import Topic, World, batch, busy, key_of, snapshot, topic_id, update
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
 from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX
-from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
@@ -24,29 +22,6 @@ from acktrail_jobs.pipeline import reconcile_run as job
 on_spark = pytest.mark.usefixtures("spark")
 
 WRITTEN = ("share_partition_states", "reconciliations", "findings")
-
-
-def busy(world: World, seed: int, groups: int = 20) -> None:
-    """Groups that work, some of which are deleted and come back."""
-    dice = random.Random(seed)
-    world.topics[topic_id(1)].partitions = dict.fromkeys(range(3), (0, 1_000))
-    done: dict[SharePartition, tuple[int, int]] = {}
-    for _ in range(groups * 12):
-        key = key_of(f"group-{dice.randrange(groups)}", partition=dice.randrange(3))
-        world.write(_next(dice, key, done))
-
-
-def _next(dice: random.Random, key: SharePartition, done: dict[SharePartition, tuple[int, int]]) -> StateRecord:
-    epoch, reached = done.get(key, (-1, 0))
-    if epoch >= 0 and dice.random() < 0.15:
-        del done[key]
-        return Tombstone(key=key)
-    done[key] = (epoch + 1, reached + 3)
-    state = dice.choice((0, 2, 4))
-    own = (batch(reached, reached + 2, state, dice.randint(1, 5)),)
-    if epoch < 0 or dice.random() < 0.2:
-        return snapshot(key, 0, own, snapshot_epoch=epoch + 1)
-    return update(key, 0, dice.randrange(reached + 3), own)
 
 
 @pytest.mark.spark

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from jobs.replaying import replayed_again, replayed_here
-from jobs.test_history import Written, live
-from jobs.world import World
+from jobs.world import World, Written, live
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES

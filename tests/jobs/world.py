@@ -4,7 +4,8 @@ Delta tables."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+import random
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,16 @@ from acktrail.model.replay import SharePartitionState, durable_lag, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_text
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["STATE_TOPIC", "Topic", "World", "batch", "key_of", "snapshot", "topic_id", "update"]
+__all__ = ["STATE_TOPIC", "Topic", "World", "batch", "busy", "key_of", "live", "snapshot", "topic_id", "update"]
 
 STATE_TOPIC = "__share_group_state"
 BEGAN_AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 WRITTEN_MS = int(BEGAN_AT.timestamp() * 1_000) - 10 * 60_000
 """Records are ten minutes old when the first observation begins."""
+OF_A_RUN = frozenset({"run_id", "cluster_id", "reconciled_at", "built_at", "chunk"})
+"""Columns that name runs, not results."""
+Written = dict[tuple[int, int], StateRecord | SharePartition]
+"""What was written, by state partition and offset; a share partition stands for a record that cannot be decoded."""
 
 
 def topic_id(number: int) -> TopicId:
@@ -186,6 +191,10 @@ class World:
         found: list[dict[str, Any]] = self.tables.read(name).to_pylist()
         return [row for row in found if run_id is None or row["run_id"] == run_id]
 
+    def plain(self, name: str, without: Container[str] = OF_A_RUN) -> list[str]:
+        """A table's rows but for some columns, in an order that their content gives."""
+        return sorted(str({of: value for of, value in row.items() if of not in without}) for row in self.rows(name))
+
     def verdicts(self, run_id: str) -> dict[str, str]:
         """Verdict by coordinator key."""
         return {_coordinator_key(row): row["verdict"] for row in self.rows("reconciliations", run_id)}
@@ -268,3 +277,43 @@ class World:
 
 def _coordinator_key(row: dict[str, Any]) -> str:
     return f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
+
+
+def live(
+    world: World,
+    written: Written,
+    seed: int,
+    records: int = 50,
+    *,
+    groups: int = 5,
+    partitions: int = 2,
+    unreadable: float = 0.04,
+) -> None:
+    """Groups at work: initialized, updated, snapshotted, deleted, sometimes unreadable."""
+    dice = random.Random(seed)
+    for _ in range(records):
+        key = key_of(f"group-{dice.randrange(groups)}", partition=dice.randrange(partitions))
+        if dice.random() < unreadable:
+            written[world.damage(key)] = key
+        else:
+            record = _next(world, key, dice)
+            written[world.write(record)] = record
+
+
+def busy(world: World, seed: int, groups: int = 20) -> None:
+    """Many groups at work, on three partitions whose logs are long enough, all records of which can be read."""
+    world.topics[topic_id(1)].partitions = dict.fromkeys(range(3), (0, 1_000))
+    live(world, {}, seed, groups * 12, groups=groups, partitions=3, unreadable=0)
+
+
+def _next(world: World, key: SharePartition, dice: random.Random) -> StateRecord:
+    state = world.states.get(key)
+    if state is None:
+        return snapshot(key, 0, snapshot_epoch=0)
+    if dice.random() < 0.1:
+        return Tombstone(key=key)
+    first = (state.first_unfinished_offset or 0) + dice.randrange(3)
+    own = (batch(first, first + dice.randrange(4), dice.choice((0, 2, 4)), dice.randint(1, 5)),)
+    if dice.random() < 0.2:
+        return snapshot(key, state.start_offset, own, snapshot_epoch=state.snapshot_epoch + 1)
+    return update(key, state.first_unfinished_offset or 0, _done(first, own), own)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dags.test_reset_form import FORM, validated
+from dags.test_resets import FORM, validated
 from expansion.change.expansion_scenes import HOSTILE, a_group, a_plan
 
 pytestmark = pytest.mark.airflow

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from drivers.airflow_home import DAGS_FOLDER
-from drivers.airflow_reviewer import AirflowReviewer
-from drivers.airflow_scene import Scene
+from drivers.airflow_scene import AirflowReviewer, Scene
 from drivers.sent_messages import FACTORY, FILE, messages
 from servers.workload import Workload
 

@@ -1,22 +1,26 @@
-"""An Airflow with a broker, as tests of runs by the real scheduler use them."""
+"""An Airflow with a broker, as tests of runs by the real scheduler use them; what a person does on Airflow's pages, and
+the dashboard in their frame."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.parse import quote
 
-from drivers.airflow_reviewer import AirflowReviewer, Approval
+from drivers.browser import Page
 
 from acktrail.change.audit.journal import read_audit
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_standalone import task_log
+from acktrail.embedded.airflow_standalone import HOST, AirflowApi, AirflowRefused, AirflowStandalone, task_log
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
-
-__all__ = ["Scene", "asked_until", "succeeded"]
 
 FAILED = {"failed", "upstream_failed"}
 
@@ -91,3 +95,101 @@ class Scene:
 
 def succeeded(states: dict[str, str | None]) -> set[str]:
     return {task for task, state in states.items() if state == "success"}
+
+
+_FRAME = "document.querySelector('iframe').contentDocument"
+
+
+class AirflowPages:
+    """One tab of a browser at one Airflow, as one user."""
+
+    def __init__(self, page: Page, url: str, token: str) -> None:
+        self.page, self.url, self._token = page, url, token
+
+    def open(self, path: str) -> None:
+        """Go to a page of Airflow as the user."""
+        self.page.open("about:blank")
+        self.page.until("location.href === 'about:blank'")
+        self.page.open(f"{self.url}/{path}", _token=self._token)
+
+    def frame_has(self, text: str) -> None:
+        """Wait until the dashboard shows a text."""
+        self.page.until(f"{_FRAME}?.body?.innerText?.includes({json.dumps(text)})".replace("iframe')", "iframe')?", 1))
+
+    def frame_is_at(self, part: str) -> None:
+        """Wait until the dashboard has loaded a page whose address has `part`."""
+        document = _FRAME.replace("iframe')", "iframe')?")
+        at = f"{document}?.location?.href?.includes({json.dumps(part)})"
+        self.page.until(f"{at} && {_FRAME}.readyState === 'complete' && {_FRAME}.querySelector('main') !== null")
+
+    def press_in_frame(self, selector: str) -> None:
+        """Follow a link of the dashboard."""
+        self.page.value(f"{_FRAME}.querySelector({json.dumps(selector)}).click()")
+
+    def frame_value(self, script: str) -> object:
+        """What a script over the dashboard's document `d` comes to."""
+        return self.page.value(f"(d => {script})({_FRAME})")
+
+    @staticmethod
+    def run_tab(dag_id: str, run_id: str) -> str:
+        """The path of the tab of a run."""
+        return f"dags/{quote(dag_id)}/runs/{quote(run_id, safe='')}/plugin/acktrail-dag-run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A task that waits for a person. `body` is what they read, in Markdown."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    subject: str
+    body: str
+
+
+class AirflowReviewer(AirflowApi):
+    """The administrator."""
+
+    @classmethod
+    def of(cls, airflow: AirflowStandalone) -> Self:
+        return cls(HOST, airflow.port, user=airflow.user, password=airflow.password)
+
+    def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None) -> str:
+        """Ask for a run; its run id. Raises AirflowRefused with 400 when `conf` breaks a parameter's schema.
+
+        The run is named here: asked again after an error of Airflow's database, it is the same run.
+        """
+        run_id = f"manual__{dt.datetime.now(dt.UTC).isoformat()}-{uuid.uuid4().hex[:8]}"
+        body = {"logical_date": None, "conf": dict(conf or {}), "dag_run_id": run_id}
+        try:
+            self.send("POST", f"/api/v2/dags/{quote(dag_id)}/dagRuns", body)
+        except AirflowRefused as refused:
+            if refused.status != HTTPStatus.CONFLICT:
+                raise
+        return run_id
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """What waits for a person now. (A request is there a moment before its task waits; an answer in that moment is
+        lost with the try that it was given to.)"""
+        answer = self.send("GET", "/api/v2/dags/~/dagRuns/~/hitlDetails?response_received=false")
+        return tuple(
+            Approval(
+                dag_id=of["task_instance"]["dag_id"],
+                run_id=of["task_instance"]["dag_run_id"],
+                task_id=of["task_instance"]["task_id"],
+                subject=of["subject"],
+                body=of["body"] or "",
+            )
+            for of in answer["hitl_details"]
+            if of["task_instance"]["state"] == "awaiting_input"
+        )
+
+    def answer(self, approval: Approval, option: str) -> None:
+        """Answer for the user: ``Approve`` or ``Reject``."""
+        path = f"{self.run_path(approval.dag_id, approval.run_id)}/taskInstances/{approval.task_id}/-1/hitlDetails"
+        self.send("PATCH", path, {"chosen_options": [option], "params_input": {}}, tries=1)
+
+    def returned(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """What a task of a run returned, or pushed under `key`."""
+        path = f"{self.run_path(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/{key}?deserialize=true"
+        return self.send("GET", path)["value"]

@@ -1,18 +1,24 @@
-"""What the DAGs note of an approval, and what they make of an unknown outcome. Without a scheduler or a broker."""
+"""Resets without a scheduler or a broker: the form, the plan that a person reads, what the DAGs note of an approval,
+and what they make of an unknown outcome."""
 
 from __future__ import annotations
 
+import re
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from change.scenes import a_plan, a_request, a_snapshot
+from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.change import api
 from acktrail.change.audit import integrity
 from acktrail.change.change_kind import load_plan
 from acktrail.change.lifecycle import plan_status
+from acktrail.change.planning.change_plan import Notice, Severity
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import OutcomeUnknown, Unreachable
 
@@ -109,7 +115,6 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     from airflow.sdk.exceptions import AirflowFailException
 
     from acktrail_dags.change_steps import validate_reset
-    from acktrail_dags.plan_text import plan_text
 
     made = planned(tmp_path)
     plan = load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
@@ -144,3 +149,106 @@ def test_a_verification_that_may_pass_later_is_tried_again(
     monkeypatch.setattr(api, "verify", unknown)
     with pytest.raises(Unreachable if may_pass else AirflowFailException):
         change_steps.verify.function(planned(tmp_path))
+
+
+def plan_text(*arguments: Any, **more: Any) -> str:
+    """Airflow is imported by the test that needs it."""
+    from acktrail_dags import plan_text as text
+
+    return text.plan_text(*arguments, **more)
+
+
+HOSTILE = "g|`<img src=x>`[a](javascript:x)**\n| --- |"
+
+
+def plan(group_id: str, partitions: int) -> ResetPlan:
+    """A plan of `partitions` share partitions whose present state is not known."""
+    made = a_plan(a_request())
+    row = replace(made.partitions[0], group_id=group_id, topic="t", start_offset=None, target_offset=3, impact=None)
+    notice = Notice(severity=Severity.WARNING, rule="r", text=group_id, group_id=group_id)
+    rows = tuple(replace(row, partition=index) for index in range(partitions))
+    return replace(made, plan_id="p-1", plan_hash="sha256:0123456789", notices=(notice,), partitions=rows)
+
+
+def test_names_stay_inside_their_cells() -> None:
+    """Markdown's and HTML's own characters are escaped, and no name makes a line or a column of its own."""
+    shown = plan_text(plan(HOSTILE, 2), where=HOSTILE)
+    lines = [line for line in shown.splitlines() if "img" in line]
+    assert len(lines) == 4
+    for line in lines:
+        assert "\\<img src\\=x\\>" in line
+        assert line.replace("\\|", "").count("|") in {0, 5, 8}
+    assert "`" not in shown.replace("\\`", "").replace("`p-1`", "").replace("`sha256:012345678`", "")
+
+
+def test_what_is_not_known_says_so_and_what_is_cut_off_is_counted() -> None:
+    """A number that is not known is no zero; share partitions beyond the first are in the table that is named."""
+    shown = plan_text(plan("g", 60), where="k:9092")
+    assert "| g | t | 9 | unknown | 3 | unknown | unknown |" in shown
+    assert "| g | t | 10 |" not in shown
+    assert "and 50 more" in shown
+
+
+def test_a_plan_of_fifty_share_partitions_is_read_in_half_a_minute() -> None:
+    """First who asks for what, why, where; then what it costs; then one line for each sentence, with the least and the
+    greatest of its numbers, a few share partitions named and all counted. Fewer than 140 words stand above
+    the list of share partitions."""
+    rows = [
+        partition_facts(10 + number, (0, 100), partition=number, topic="orders", partition_count=50)
+        for number in range(50)
+    ]
+    topic = replace(TOPIC, partition_count=50)
+    request = a_request(requested_by="ann", reason="bad release")
+    shown = plan_text(a_plan(request, a_snapshot(*rows, topics=(topic,))), where="prod k:9092").replace("\\", "")
+    lines = shown.splitlines()
+    assert lines[0].startswith("ann asks for a reset of g **to-earliest on cluster prod k:9092, id ")
+    assert lines[0].endswith(". Reason: bad release")
+    assert lines[2] == "**It loses 0, repeats 1725 offsets, revives unknown poison.**"
+    assert "By the state at 2023-11-14T22:13:20" in lines[4]
+    (again,) = [line for line in lines if "delivered_again" in line]
+    assert (
+        "| 50: g orders:0, g orders:1, g orders:2 and 47 more | 10 to 59 offsets that the group was done with" in again
+    )
+    assert not [line for line in lines if line.startswith("| info")]
+    above, _, _ = shown.partition("| Group |")
+    assert len(re.sub(r"[|*-]", " ", above).split()) < 140
+
+
+FORM: dict[str, Any] = {
+    "groups": ["g"],
+    "strategy": "to-earliest",
+    "allow": None,
+    **dict.fromkeys(("topics", "reason", "kafka_conn_id")),
+    **dict.fromkeys(("offset", "shift_by", "datetime", "duration", "file")),
+    **dict.fromkeys(("all_topics", "allow_skip", "partial"), False),
+    "dry_run": True,
+    "wait_for_empty_s": 0,
+    "watch_s": 0,
+}
+
+
+def validated(form: dict[str, Any]) -> Any:
+    from acktrail_dags.change_steps import validate_reset
+
+    run = SimpleNamespace(triggering_user_name="ann")
+    return validate_reset.function(params=form, dag_run=run)["request"]
+
+
+def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
+    """By their titles, also where the rule is one of the command line's: no option of it is in a message."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    earliest = {**FORM, "tables_uri": str(tmp_path)}
+    later = {"strategy": "to-history", "datetime": "2999-01-01T00:00:00Z"}
+    for form, message in (
+        (earliest, "Topics is empty"),
+        ({**earliest, "topics": ["orders"], "all_topics": True}, "Topics does not take All topics"),
+        ({**earliest, "all_topics": True, "offset": 0}, "Where to: to-earliest does not take Offset"),
+        ({**earliest, "all_topics": True, "strategy": "to-offset"}, "Where to: to-offset needs Offset"),
+        ({**earliest, "strategy": "from-file", "file": "f", "all_topics": True}, "from-file does not take All topics"),
+        ({**earliest, "topics": ["orders:0", "orders:0"]}, "“Topics”: orders:0 is named twice"),
+        ({**earliest, "all_topics": True, **later}, "“Where to: to-history” 2999-01-01T00:00:00"),
+    ):
+        with pytest.raises(AirflowFailException, match=re.escape(message)) as caught:
+            validated(form)
+        assert "--" not in str(caught.value)

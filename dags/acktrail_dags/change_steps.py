@@ -28,11 +28,10 @@ from acktrail.config import ApprovalRule, approval_rule
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import instant_text, now_ms
-from acktrail_dags import task_reports
 from acktrail_dags.parameters import STRATEGIES, TITLES, DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text
 from acktrail_dags.run_target import Place, cluster_at, place_of, tables_at, tables_config
-from acktrail_dags.task_reports import as_airflow_errors
+from acktrail_dags.task_reports import as_airflow_errors, notifiers_of_reset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -83,8 +82,8 @@ def dag_settings(profile: DagProfile) -> dict[str, Any]:
         "dagrun_timeout": timedelta(hours=48),
         "tags": ["acktrail", "kafka", "share-groups", "data-quality", *profile.tags],
         "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
-        "on_failure_callback": task_reports.failed(),
-        "on_success_callback": task_reports.succeeded(),
+        "on_failure_callback": notifiers_of_reset("failed"),
+        "on_success_callback": notifiers_of_reset("succeeded"),
     }
 
 
@@ -132,7 +131,7 @@ def _approval(subject: str) -> HITLOperator:
         options=[_APPROVE, _REJECT],
         defaults=_REJECT,
         response_timeout=timedelta(hours=_HOURS_TO_ANSWER),
-        notifiers=task_reports.asked(),
+        notifiers=notifiers_of_reset("asked"),
         doc_md="A person reads the plan and decides. No answer in time is a rejection.",
     )
 

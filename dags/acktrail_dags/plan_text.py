@@ -25,7 +25,7 @@ from acktrail_dags.parameters import in_form_words
 _SHARE_PARTITIONS: Final = 10
 _NOTICES: Final = 30
 _PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")
-_ALL_OF_THEM: Final = "all of them in the plan of the command line"
+_REST: Final = "all of them in the plan: `acktrail change show`"
 _NOTICE_COLUMNS: Final = ("Severity", "Rule", "About", "What")
 _COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Repeated", "Lost")
 
@@ -36,35 +36,24 @@ def plan_text(plan: ChangePlan, *, where: str, approval: str = "") -> str:
     has is a block of code. Names and texts are escaped: nothing in them is read as Markdown or HTML."""
     about, own = f" of {few(plan.group_ids)}" if plan.groups else "", kind_of(plan).text(plan)
     asks = f"{plan.requested_by or plan.created_by} asks for a {plan.kind}{about} "
+    because = f". Reason: {plan.reason}" if plan.reason else ". No reason is given."
     cluster = f"{plan.strategy} on cluster {where}, id {plan.cluster_id}, Kafka {plan.release}"
     parts = (
-        f"{cell(asks)}**{cell(cluster)}**{cell(_because(plan))}",
-        *([f"**It {cell(cost(plan))}.**", cell(_numbers(plan))] if plan.partitions else []),
+        f"{_cell(asks)}**{_cell(cluster)}**{_cell(because)}",
+        *([f"**It {_cell(cost(plan))}.**", _cell(_numbers(plan))] if plan.partitions else []),
         "\n".join(f"    {printable(line)}" for line in own.splitlines()),
-        cell(approval),
-        notices_table([each for each in plan.notices if each.severity is not Severity.INFO], rest=_ALL_OF_THEM),
-        _share_partitions(plan) if plan.partitions else "",
+        _cell(approval),
+        _table(_NOTICE_COLUMNS, _notice_rows(plan.notices), _NOTICES),
+        _table(_COLUMNS, [_share_partition(row) for row in _worst_first(plan)], _SHARE_PARTITIONS),
         f"Plan `{plan.plan_id}`, hash `{plan.plan_hash[:16]}`.",
     )
     return "\n\n".join(filter(None, parts))
-
-
-def notices_table(notices: Sequence[Notice], *, rest: str) -> str:
-    """Notices as a table, one row for what one sentence is about; empty without any. `rest` as in `markdown_table`."""
-    rows = [
-        (alike.severity.value, alike.rule, _counted(alike), in_form_words(alike.text)) for alike in by_rule(notices)
-    ]
-    return markdown_table(_NOTICE_COLUMNS, rows, _NOTICES, rest=rest) if rows else ""
 
 
 def notice_text(notice: Notice) -> str:
     """A notice as one line: rule, group and share partition, text."""
     subject = f" ({notice.subject})" if notice.subject else ""
     return f"{notice.rule}{subject}: {in_form_words(notice.text)}"
-
-
-def _because(plan: ChangePlan) -> str:
-    return f". Reason: {plan.reason}" if plan.reason else ". No reason is given."
 
 
 def _numbers(plan: ChangePlan) -> str:
@@ -77,13 +66,15 @@ def _numbers(plan: ChangePlan) -> str:
     )
 
 
+def _notice_rows(notices: Sequence[Notice]) -> list[tuple[object, ...]]:
+    """One for what one sentence is about."""
+    alike = by_rule([each for each in notices if each.severity is not Severity.INFO])
+    return [(each.severity.value, each.rule, _counted(each), in_form_words(each.text)) for each in alike]
+
+
 def _counted(alike: AlikeNotices) -> str:
     count = f"{len(alike.subjects)}: " if len(alike.subjects) > 1 else ""
     return count + alike.about if alike.subjects else "all"
-
-
-def _share_partitions(plan: ChangePlan) -> str:
-    return markdown_table(_COLUMNS, [_share_partition(row) for row in _worst_first(plan)], _SHARE_PARTITIONS)
 
 
 def _worst_first(plan: ChangePlan) -> list[PartitionPlan]:
@@ -107,21 +98,13 @@ def _number(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def markdown_table(
-    headers: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    most: int | None = None,
-    *,
-    rest: str = "all of them in the plan: `acktrail change show`",
-) -> str:
-    """A table of the first `most` rows, whose values are escaped; the others are counted, and `rest` says where they
-    are."""
-    lines = [headers, ["---"] * len(headers), *([cell(value) for value in row] for row in rows[:most])]
-    more = 0 if most is None else len(rows) - most
-    left_off = f"\n\n... and {more} more, {rest}." if more > 0 else ""
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + left_off
+def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], most: int) -> str:
+    """A table of the first `most` rows, whose values are escaped; the others are counted. Empty without any."""
+    lines = [headers, ["---"] * len(headers), *([_cell(value) for value in row] for row in rows[:most])]
+    left_off = f"\n\n... and {len(rows) - most} more, {_REST}." if len(rows) > most else ""
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + left_off if rows else ""
 
 
-def cell(value: object) -> str:
+def _cell(value: object) -> str:
     """A value as text in which nothing is read as Markdown or HTML."""
     return _PUNCTUATION.sub(r"\\\1", printable(str(value)))

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 RESULT: Final = "result"
 """The XCom key of what a task did: ``run_id``, ``counts``, ``links``, and what else it found."""
 
+MESSAGE: Final = "acktrail"
+"""The name of the message in a notifier's templates."""
+
 _log: Final = logging.getLogger("acktrail.dags")
 _PLUGINS: Final = "airflow.plugins"
 _PAGE: Final = "/plugin/acktrail"
@@ -49,6 +52,14 @@ _ADVICE: Final[tuple[tuple[type[AcktrailError], str], ...]] = (
     (RetryableError, "Airflow tries again; when all tries fail, check broker and storage, then clear this task."),
     (AcktrailError, "Correct the input, then clear this task."),
 )
+
+
+_RESETS: Final = {
+    "asked": ("approval", "An approval is waited for", "act"),
+    "succeeded": ("reset", "Ended", "nothing"),
+    "failed": ("reset", "Failed", "act"),
+}
+"""Kind, title and urgency of a message about a run of a reset."""
 
 
 def show(title: str, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -181,10 +192,6 @@ def as_airflow_errors(*, can_run_again: bool = False) -> Iterator[None]:
         raise AirflowFailException(f"{message} ({hint})" if hint else message) from error
 
 
-MESSAGE: Final = "acktrail"
-"""The name of the message in a notifier's templates."""
-
-
 def chosen_notifiers() -> list[BaseNotifier]:
     """The notifiers that ``ACKTRAIL_NOTIFIERS`` names as ``module:function``; the function takes no argument and
     returns a list of Airflow notifiers. Empty when the variable is not set. Raises ImportError, AttributeError: the
@@ -220,22 +227,9 @@ class ResetNotifier(BaseNotifier):
         self._inner(cast("Context", {**context, MESSAGE: message}))
 
 
-def asked() -> list[BaseNotifier]:
-    """For a task that waits for a person."""
-    return _of_resets(kind="approval", title="An approval is waited for", urgency="act")
-
-
-def succeeded() -> list[BaseNotifier]:
-    """For a run that ended well."""
-    return _of_resets(kind="reset", title="Ended", urgency="nothing")
-
-
-def failed() -> list[BaseNotifier]:
-    """For a run that failed."""
-    return _of_resets(kind="reset", title="Failed", urgency="act")
-
-
-def _of_resets(*, kind: str, title: str, urgency: str) -> list[BaseNotifier]:
+def notifiers_of_reset(moment: str) -> list[BaseNotifier]:
+    """For a run of a reset: `moment` is ``asked`` (a person is waited for), ``succeeded`` or ``failed``."""
+    kind, title, urgency = _RESETS[moment]
     return [ResetNotifier(inner, kind=kind, title=title, urgency=urgency) for inner in chosen_notifiers()]
 
 

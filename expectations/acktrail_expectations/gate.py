@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InputError, QualityGateFailed, UnknownName
 from acktrail.executors import Executors
 from acktrail.format.columns.schemas.table_schemas import QUALITY_RESULTS
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.catalogue import QualitySeverity
+from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit

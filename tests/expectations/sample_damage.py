@@ -26,12 +26,13 @@ from expectations.sample_tables import (
     reconciliations,
     record_frames,
     row_where,
+    rows_of,
     states,
     without,
 )
 from state_topics.coordinator_log import everyday, from_raw
 
-from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.reconciliation import Verdict
 from acktrail.replay.stored_offsets import stored_offsets
 from acktrail_expectations import evaluation
@@ -113,7 +114,7 @@ def harmed(table: pa.Table, how: Mapping[str, Any]) -> pa.Table:
             return without(table, row_where(table, state_partition=partition, offset=offset))
         case {"range": (first, last)}:
             row = range_row(0, first, last) | values
-            return pa.concat_tables([table, pa.Table.from_pylist([row], schema=EXPORT_RANGES)])
+            return pa.concat_tables([table, rows_of("export_ranges", RUN, [row])])
         case {"at": (partition, offset)}:
             return changed(table, row_where(table, state_partition=partition, offset=offset), **values)
     return changed(table, {"first": FIRST, "waiting": WAITING}[how["row"]], **values)

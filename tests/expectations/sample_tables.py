@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,16 +15,10 @@ import pyarrow.compute as pc
 from state_topics.coordinator_log import CLUSTER, OTHER_TOPIC, STATE_PARTITIONS, TOPIC, Coordinator, everyday
 
 from acktrail.config import TablesConfig
-from acktrail.format.columns.schemas.table_schemas import (
-    EXPORT_RANGES,
-    GROUP_OBSERVATIONS,
-    OFFSET_OBSERVATIONS,
-    RECONCILIATIONS,
-    SHARE_PARTITION_STATES,
-)
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.batches import DURABLE_STATES, covered
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import state_partition_of
+from acktrail.model.share_partition import STATE_TOPIC, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck
@@ -44,7 +38,7 @@ Row = dict[str, Any]
 
 
 def no_gaps() -> pa.Table:
-    return EXPORT_RANGES.empty_table().select(["state_partition", "gap_first", "gap_last"])
+    return TABLES["export_ranges"].empty_table().select(["state_partition", "gap_first", "gap_last"])
 
 
 def record_frames(
@@ -77,26 +71,21 @@ def row_where(table: pa.Table, **values: Any) -> int:
     )
 
 
+def rows_of(table: str, run_id: str, rows: Iterable[Row]) -> pa.Table:
+    """Rows of a table as a run of the cluster leaves them: observed and exported a moment ago."""
+    known = {"cluster_id": CLUSTER, "run_id": run_id, "observed_at": NOW, "exported_at": NOW, "error_code": 0}
+    return pa.Table.from_pylist([known | row for row in rows], schema=TABLES[table])
+
+
 def states(life: Coordinator, run_id: str = RUN) -> pa.Table:
-    return pa.Table.from_pylist(
-        [_state_row(state, run_id) for state in life.states.values()], schema=SHARE_PARTITION_STATES
-    )
+    return rows_of("share_partition_states", run_id, map(_state_row, life.states.values()))
 
 
-def _of_run(state: SharePartitionState, run_id: str) -> Row:
-    key = state.key
-    return {
-        "cluster_id": CLUSTER,
-        "run_id": run_id,
-        "observed_at": NOW,
-        "group_id": key.group_id,
-        "topic_id": key.topic_id,
-        "topic": NAMES[key.topic_id],
-        "partition": key.partition,
-    }
+def _named(state: SharePartitionState) -> Row:
+    return {**asdict(state.key), "topic": NAMES[state.key.topic_id]}
 
 
-def _state_row(state: SharePartitionState, run_id: str) -> Row:
+def _state_row(state: SharePartitionState) -> Row:
     copied = (
         *("snapshot_epoch", "state_epoch", "leader_epoch", "start_offset", "first_unfinished_offset", "end_offset"),
         "delivery_complete_count",
@@ -108,7 +97,7 @@ def _state_row(state: SharePartitionState, run_id: str) -> Row:
         for kind in DURABLE_STATES
     }
     return {
-        **_of_run(state, run_id),
+        **_named(state),
         **{name: getattr(state, name) for name in copied},
         **counts,
         "state_partition": state_partition_of(state.key, STATE_PARTITIONS),
@@ -118,16 +107,14 @@ def _state_row(state: SharePartitionState, run_id: str) -> Row:
 
 
 def reconciliations(life: Coordinator, run_id: str = RUN) -> pa.Table:
-    return pa.Table.from_pylist(
-        [_reconciliation_row(state, run_id) for state in life.states.values()], schema=RECONCILIATIONS
-    )
+    return rows_of("reconciliations", run_id, map(_reconciliation_row, life.states.values()))
 
 
-def _reconciliation_row(state: SharePartitionState, run_id: str) -> Row:
+def _reconciliation_row(state: SharePartitionState) -> Row:
     start, done = state.start_offset, state.delivery_complete_count
     lag = None if start is None or done is None else LOG_END - start - done
     return {
-        **_of_run(state, run_id),
+        **_named(state),
         "verdict": "match",
         "reason": "said so",
         "moved": False,
@@ -144,73 +131,42 @@ def ranges(records: pa.Table, run_id: str = RUN, pieces: int = 2) -> pa.Table:
     for partition in sorted(set(records["state_partition"].to_pylist())):
         offsets = sorted(r["offset"] for r in records.to_pylist() if r["state_partition"] == partition)
         size = -(-len(offsets) // pieces)
-        rows += [range_row(partition, part[0], part[-1], run_id) for part in _parts(offsets, size)]
-    return pa.Table.from_pylist(rows, schema=EXPORT_RANGES)
+        parts = (offsets[at : at + size] for at in range(0, len(offsets), size))
+        rows += [range_row(partition, part[0], part[-1]) for part in parts]
+    return rows_of("export_ranges", run_id, rows)
 
 
-def _parts(offsets: list[int], size: int) -> list[list[int]]:
-    return [offsets[at : at + size] for at in range(0, len(offsets), size)]
-
-
-def range_row(partition: int, first: int, last: int, run_id: str = RUN) -> Row:
+def range_row(partition: int, first: int, last: int) -> Row:
     return {
-        "cluster_id": CLUSTER,
-        "run_id": run_id,
         "state_topic_id": "c3RhdGUtdG9waWMtaWQtMQ",
-        "exported_at": NOW,
         "state_partition": partition,
         "first_offset": first,
         "last_offset": last,
-        "records_quarantined": 0,
-        **dict.fromkeys(("records_read", "records_decoded"), last - first + 1),
         "log_start_offset": 0,
         "log_end_offset": last + 1,
+        **dict.fromkeys(("records_read", "records_decoded"), last - first + 1),
+        "records_quarantined": 0,
     }
 
 
 def groups(configs: Mapping[str, str] | None, run_id: str = RUN) -> pa.Table:
-    row = {
-        "cluster_id": CLUSTER,
-        "run_id": run_id,
-        "phase": "after",
-        "observed_at": NOW,
-        "group_id": "orders",
-        "group_type": "share",
-        "group_state": "Empty",
-        "configs": None if configs is None else list(configs.items()),
-        "error_code": 0,
-    }
-    return pa.Table.from_pylist([row], schema=GROUP_OBSERVATIONS)
+    own = {"phase": "after", "group_id": "orders", "group_type": "share", "group_state": "Empty"}
+    known = {"configs": None if configs is None else list(configs.items())}
+    return rows_of("group_observations", run_id, [own | known])
 
 
 def logs(run_id: str = RUN, ends: Mapping[tuple[str, int], tuple[int, int]] | None = None) -> pa.Table:
-    """Log offsets of the state topic and of the topics that `ends` names: start and end by topic id and partition."""
+    """Log offsets of the state topic and of the topics that `ends` names: start and end by topic id and partition. Each
+    log has grown by one record between the two samples."""
     known = {(topic, p): (0, LOG_END) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)} if ends is None else ends
-    rows = [_log_row(run_id, phase, "__share_group_state", "state", p, 0, 6) for phase in _PHASES for p in range(3)]
-    rows += [
-        _log_row(run_id, phase, NAMES.get(topic, topic), topic, p, start, end)
-        for phase in _PHASES
-        for (topic, p), (start, end) in known.items()
+    names = {"state": STATE_TOPIC, **NAMES}
+    rows = [
+        {"phase": phase, "topic": names.get(topic, topic), "topic_id": topic, "partition": p}
+        | {"log_start_offset": start, "log_end_offset": end - (phase == "before")}
+        for phase in ("before", "after")
+        for (topic, p), (start, end) in ({("state", p): (0, 6) for p in range(3)} | {**known}).items()
     ]
-    return pa.Table.from_pylist(rows, schema=OFFSET_OBSERVATIONS)
-
-
-_PHASES = ("before", "after")
-
-
-def _log_row(run_id: str, phase: str, topic: str, topic_id: str, partition: int, start: int, end: int) -> Row:
-    return {
-        "cluster_id": CLUSTER,
-        "run_id": run_id,
-        "phase": phase,
-        "observed_at": NOW,
-        "topic": topic,
-        "topic_id": topic_id,
-        "partition": partition,
-        "log_start_offset": start,
-        "log_end_offset": end if phase == "after" else end - 1,
-        "error_code": 0,
-    }
+    return rows_of("offset_observations", run_id, rows)
 
 
 def cluster(offsets: pa.Table | None = None, configs: Mapping[str, str] | None = None) -> ObservedCluster:

@@ -24,6 +24,7 @@ from expectations.sample_tables import (
     ranges,
     reconciliations,
     row_where,
+    rows_of,
     states,
     stored,
     validate,
@@ -33,7 +34,7 @@ from state_topics.coordinator_log import Coordinator, batch, everyday, share_par
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
-from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
@@ -250,8 +251,8 @@ def test_a_noted_gap_is_an_error_and_explains_the_hole(config: TablesConfig) -> 
     export_more(config, life, records.slice(0, 0), "run-2")
     last = records.filter((pc.field("state_partition") == 0) & (pc.field("offset") == 20))
     Tables(config).append("state_records", last)
-    gap = range_row(0, 20, 20, "run-2") | {"gap_first": 19, "gap_last": 19}
-    Tables(config).append("export_ranges", pa.Table.from_pylist([gap], schema=EXPORT_RANGES))
+    gap = range_row(0, 20, 20) | {"gap_first": 19, "gap_last": 19}
+    Tables(config).append("export_ranges", rows_of("export_ranges", "run-2", [gap]))
     assert failed(validate(config, "run-2")) == {("export_ranges", "nothing_pruned_before_export")}
 
 

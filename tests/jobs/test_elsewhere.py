@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs.world import World, busy
+from jobs.world import World, busy, twins
 from pyspark.sql import SparkSession
 from servers.s3_server import S3
 from servers.yarn_cluster import SPARK_JARS, running_yarn
@@ -48,10 +48,7 @@ def test_a_bucket_gives_what_a_folder_gives(s3: S3, tmp_path: Path, spark: Spark
 @pytest.mark.timeout(900)
 def test_a_driver_on_yarn_gives_the_same(tmp_path: Path) -> None:
     """``spark-submit`` in cluster mode: the command is the driver, in a container. It waits, and ends as the run."""
-    there, here = World(tmp_path / "there"), World(tmp_path / "here")
-    for world in (there, here):
-        busy(world, 1, groups=6)
-        world.observe("r0")
+    there, here = twins(tmp_path)
     reconcile(here.config, "r0", "in-process", with_history=True)
     python = ("spark.yarn.appMasterEnv.PYSPARK_PYTHON", "spark.executorEnv.PYSPARK_PYTHON")
     settings = {

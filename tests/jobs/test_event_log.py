@@ -15,7 +15,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
-from jobs.world import World, busy
+from jobs.world import World, busy, twins
 
 from acktrail.config import environment, java_home
 from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, find_java, retrieve
@@ -86,10 +86,7 @@ def _sums(events: list[dict[str, Any]], stage: int) -> dict[str, int]:
 def test_a_lost_executor_changes_nothing(tmp_path: Path) -> None:
     """An executor is killed while its Python process works: its tasks are done again elsewhere, each row is there once,
     and the tables are those of a run without executors. Tasks may run twice (speculation)."""
-    there, here = World(tmp_path / "there"), World(tmp_path / "here")
-    for world in (there, here):
-        busy(world, 1, groups=6)
-        world.observe("r0")
+    there, here = twins(tmp_path)
     reconcile(here.config, "r0", "in-process", with_history=True)
     run = started(there, "local-cluster[2,1,1024]", "spark.speculation=true", "spark.speculation.interval=50ms")
     killed: list[int] = []

@@ -33,6 +33,7 @@ WRITTEN = (
     *("queue_statuses", "status_changes", "queue_trends", "run_totals"),
 )
 OF_TABLES = {"records_table", "records_files", "unfinished", "exported"}
+"""Columns that name the table which a row comes from."""
 MOST_JOBS = 4
 """Two for the replay and its verdicts, between which rows are exchanged, one for the history, one for the changes that
 statuses are judged by."""
@@ -49,12 +50,6 @@ def scattered(world: World) -> None:
     world.groups["described"] = "Stable"
 
 
-def plain(world: World, name: str) -> list[str]:
-    """Rows of a table without what names the table that they come from."""
-    found = world.tables.read(name).to_pylist()
-    return sorted(str({column: value for column, value in row.items() if column not in OF_TABLES}) for row in found)
-
-
 def test_both_make_the_same_tables(tmp_path: Path) -> None:
     """Row by row, also from one run to the next; and what each kept, the other one finds whole."""
     here, there = World(tmp_path / "here"), World(tmp_path / "there")
@@ -66,7 +61,7 @@ def test_both_make_the_same_tables(tmp_path: Path) -> None:
         theirs = reconcile(there.config, run, with_history=True)
         assert ours == theirs
         for name in WRITTEN:
-            assert plain(here, name) == plain(there, name) != [], name
+            assert here.plain(name, OF_TABLES) == there.plain(name, OF_TABLES) != [], name
     assert not verify(here.config).differences
 
 

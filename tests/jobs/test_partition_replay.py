@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -46,6 +46,7 @@ from acktrail.tables.exported.delta_sink import DeltaSink
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
 PARTITIONS = 3
 NOW = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+NO_GAPS: Mapping[int, tuple[Gap, ...]] = {}
 Log = list[StateRecord | SharePartition]
 """A share partition stands for a record of it that cannot be decoded."""
 
@@ -64,29 +65,13 @@ long_logs: st.SearchStrategy[Log] = st.lists(
 
 
 def replayed(
-    log: Log, gaps: dict[int, Gap] | None = None, pieces: int = 7, held: int = 1 << 19
+    log: Log, gaps: Mapping[int, tuple[Gap, ...]] = NO_GAPS, pieces: int = 7, held: int = 1 << 19
 ) -> dict[SharePartition, dict[str, Any]]:
     """Rows by share partition, read from small pieces in an order that is not the log's. `held`: see ``holding``."""
     decoded = decode_records(pa.Table.from_pylist([*raw_records(log)], schema=RAW_RECORDS))
-    ends = pc.add(pc.max(decoded["offset"]), 1).as_py() or 0
-    coverages = [
-        Coverage(
-            state_partition=partition,
-            log=StateLog(),
-            end_offset=ends,
-            gaps=(gaps[partition],) if gaps and partition in gaps else (),
-        )
-        for partition in range(PARTITIONS)
-    ]
-
-    def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
-        found = ds.dataset(decoded).to_table(columns=list(columns), filter=where)
-        yield from reversed(found.to_batches(max_chunksize=pieces))
-
-    logs = dict.fromkeys(range(PARTITIONS), StateLog())
-    observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
+    end = pc.add(pc.max(decoded["offset"]), 1).as_py() or 0
     with holding(held):
-        rows = Replay(read, observation, coverages).states().to_pylist()
+        rows = _replay(decoded, end, gaps, pieces=pieces, turned=reversed).states().to_pylist()
     found = {SharePartition(**{n: row[n] for n in ("group_id", "topic_id", "partition")}): row for row in rows}
     assert len(found) == len(rows)
     return found
@@ -149,10 +134,10 @@ def test_records_in_the_order_of_their_log_are_read_once(log: Log, held: int, di
         most = max(most, records.num_rows)
         return replay_decoded(records, *others)
 
-    whole = _replay(decoded, len(log), (), SavedReplay())
+    whole = _replay(decoded, len(log))
     with holding(held), pytest.MonkeyPatch.context() as patched:
         patched.setattr(partition_replay, "replay_decoded", applied)
-        found = Replay(read, *_observed(len(log), ()))
+        found = Replay(read, *_observed(len(log), NO_GAPS))
     assert _rows(found) == _rows(whole)
     assert reads <= (1 if in_order else 2)
     assert reads == 2 or most <= held + 1
@@ -180,7 +165,7 @@ def test_a_gap_casts_doubt_until_the_next_snapshot(log: Log, first: int, length:
     """Where offsets were lost after the newest snapshot of a share partition, its state is not complete."""
     partition = state_partition_of(KEYS[0], PARTITIONS)
     gap = Gap(first_offset=first, last_offset=first + length)
-    for key, row in replayed(log, {partition: gap}).items():
+    for key, row in replayed(log, {partition: (gap,)}).items():
         snapshots = [o for o, r in enumerate(log) if isinstance(r, (ShareSnapshot, Tombstone)) and r.key == key]
         is_hit = row["state_partition"] == partition and (not snapshots or snapshots[-1] < gap.last_offset)
         assert (row["completeness"] == "gap") is is_hit
@@ -228,36 +213,47 @@ def test_going_on_from_memory_is_a_replay_of_all(
     memory = SavedReplay()
     for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
         with holding(held):
-            replay_of_new = _replay(decoded, end, gaps, memory)
+            replay_of_new = _replay(decoded, end, _everywhere(gaps, end), memory)
         memory = SavedReplay(rows=replay_of_new.rows(), positions=dict.fromkeys(range(PARTITIONS), end))
-    whole = _replay(decoded, len(log), gaps, SavedReplay())
+    whole = _replay(decoded, len(log), _everywhere(gaps, len(log)))
     assert _rows(replay_of_new) == _rows(whole)
     names = [(name, "ascending") for name in ("state_partition", "group_id", "topic_id", "partition")]
     assert memory.rows.sort_by(names).to_pylist() == whole.rows().sort_by(names).to_pylist()
 
 
-def _observed(end: int, gaps: tuple[Gap, ...]) -> tuple[Observation, list[Coverage]]:
+def _everywhere(gaps: tuple[Gap, ...], end: int) -> dict[int, tuple[Gap, ...]]:
+    """Those before `end`, on each state partition."""
+    return dict.fromkeys(range(PARTITIONS), tuple(gap for gap in gaps if gap.last_offset < end))
+
+
+def _observed(end: int, gaps: Mapping[int, tuple[Gap, ...]]) -> tuple[Observation, list[Coverage]]:
     logs = dict.fromkeys(range(PARTITIONS), StateLog())
     observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
     return observation, [
-        Coverage(
-            state_partition=number,
-            log=StateLog(),
-            end_offset=end,
-            gaps=tuple(gap for gap in gaps if gap.last_offset < end),
-        )
-        for number in range(PARTITIONS)
+        Coverage(state_partition=number, log=log, end_offset=end, gaps=gaps.get(number, ()))
+        for number, log in logs.items()
     ]
 
 
-def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: SavedReplay) -> Replay:
+def _replay(
+    decoded: pa.Table,
+    end: int,
+    gaps: Mapping[int, tuple[Gap, ...]] = NO_GAPS,
+    memory: SavedReplay | None = None,
+    *,
+    pieces: int = 5,
+    turned: Callable[[list[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
+) -> Replay:
+    """A replay from `memory` on, which reads no record that it has seen."""
+    known = memory or SavedReplay()
+
     def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
         found = ds.dataset(decoded).to_table(columns=[*columns], filter=where)
-        begins = [memory.positions.get(number, 0) for number in found["state_partition"].to_pylist()]
+        begins = [known.positions.get(number, 0) for number in found["state_partition"].to_pylist()]
         assert all(o >= begin for o, begin in zip(found["offset"].to_pylist(), begins, strict=True))
-        yield from found.to_batches(max_chunksize=5)
+        yield from turned(found.to_batches(max_chunksize=pieces))
 
-    return Replay(read, *_observed(end, gaps), memory)
+    return Replay(read, *_observed(end, gaps), known)
 
 
 def _rows(replayed: Replay) -> list[dict[str, Any]]:

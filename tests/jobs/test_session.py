@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from embedded.processes import eventually, lives
-from jobs.world import World, busy
+from jobs.world import twins
 from pyspark.sql import SparkSession
 
 from acktrail.config import environment
@@ -340,10 +340,7 @@ def test_a_port_that_is_taken_is_said_before_spark_starts() -> None:
 def test_thirty_runs_leave_a_server_as_large_as_it_was(tmp_path: Path) -> None:
     """It answers with the token alone, gives the same tables as this machine's threads, has one parent of Python
     workers for all sessions, and ends with SIGTERM, its Java and its workers with it."""
-    world, here = World(tmp_path / "tables"), World(tmp_path / "here")
-    for each in (world, here):
-        busy(each, 1, groups=8)
-        each.observe("r0")
+    world, here = twins(tmp_path)
     assert acktrail("run", "reconcile", "--master", "in-process", "--tables", here.config.uri).returncode == 0
     with served() as server:
         refused = acktrail("run", "spark", "check", server.url, **{TOKEN: "guessed"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,18 @@ import pytest
 from drivers.command_line import run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 
-from acktrail.errors import AcktrailError
-from acktrail.executors import Executors, InProcess
+from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.executors import InProcess
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.findings import note_seen
 from acktrail.replay.time_buckets import added_buckets
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
 from acktrail_jobs.pipeline.status_run import write_statuses
 
 TABLES = ("queue_statuses", "status_changes", "queue_trends", "run_totals")
 HEALTHY, RELEASING, STUCK, IDLE = (key_of(name) for name in ("healthy", "releasing", "stuck", "idle"))
-
-
-def in_process(_rows: int) -> AbstractContextManager[Executors]:
-    return nullcontext(InProcess())
 
 
 class Clock(World):
@@ -162,7 +157,10 @@ def test_a_run_again_changes_nothing_and_an_older_one_neither(clock: Clock) -> N
     for run_id in ("r2", "r0", "r1"):
         reconcile(clock.config, run_id, with_history=True)
         assert contents(clock) == before
-    assert write_statuses(clock.config, in_process, "r1").is_older
+    write_statuses(clock.config, InProcess(), "r1")
+    assert contents(clock) == before
+    with pytest.raises(ConfigurationError, match="run 'never' was not reconciled"):
+        write_statuses(clock.config, InProcess(), "never")
 
 
 class _Stopped(Exception):
@@ -197,10 +195,8 @@ def test_a_run_that_was_stopped_is_completed(
 
 
 def _judge(world: World, run: str) -> None:
-    from acktrail_jobs.pipeline.history_run import build_history
-
-    build_history(world.config, in_process)
-    write_statuses(world.config, in_process, run)
+    build_history(world.config, "in-process")
+    write_statuses(world.config, InProcess(), run)
 
 
 def _failing(method: str, table: str) -> Callable[..., Any]:

@@ -22,8 +22,6 @@ from acktrail.model.replay import SharePartitionState, durable_lag, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_text
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["STATE_TOPIC", "Topic", "World", "batch", "busy", "key_of", "live", "snapshot", "topic_id", "update"]
-
 STATE_TOPIC = "__share_group_state"
 BEGAN_AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 WRITTEN_MS = int(BEGAN_AT.timestamp() * 1_000) - 10 * 60_000
@@ -304,6 +302,15 @@ def busy(world: World, seed: int, groups: int = 20) -> None:
     """Many groups at work, on three partitions whose logs are long enough, all records of which can be read."""
     world.topics[topic_id(1)].partitions = dict.fromkeys(range(3), (0, 1_000))
     live(world, {}, seed, groups * 12, groups=groups, partitions=3, unreadable=0)
+
+
+def twins(folder: Path) -> tuple[World, World]:
+    """Two worlds in which the same happened, observed as run r0."""
+    worlds = World(folder / "there"), World(folder / "here")
+    for world in worlds:
+        busy(world, 1, groups=6)
+        world.observe("r0")
+    return worlds
 
 
 def _next(world: World, key: SharePartition, dice: random.Random) -> StateRecord:

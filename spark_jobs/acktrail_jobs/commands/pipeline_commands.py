@@ -77,7 +77,7 @@ def reconcile(
         if with_history and Tables(tables).exists("state_records"):
             build_history(tables, lambda _run_id: nullcontext(executors))
         if with_history:
-            write_statuses(tables, lambda _run_id: nullcontext(executors), reconciled)
+            write_statuses(tables, executors, reconciled)
         then(reconciled, executors)
 
     with translated():

@@ -34,14 +34,14 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
-from acktrail.executors import Executors, JobStep, OpenExecutors, Results, balanced_shares
+from acktrail.executors import Executors, JobStep, Results, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import seen_archives
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, TRENDS, add_parts, positions_at
-from acktrail.reconcile.status_rows import StatusRun, counts_of, judge_run, read_run_rows, total_row
+from acktrail.reconcile.status_rows import StatusRun, judge_run, read_run_rows, total_row
 from acktrail.replay.queue_windows import MOST
 from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
@@ -67,68 +67,50 @@ _UNKNOWN: Final = -1
 _BEFORE_STATUSES: Final = ("status_changes", "run_totals", TRENDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusSummary:
-    """The run whose statuses the tables have, share partitions by status, and how many changed with it. `is_older`: a
-    newer run has its statuses, nothing was written."""
-
-    run_id: str
-    statuses: dict[str, int]
-    changes: int = 0
-    is_older: bool = False
-
-
-def write_statuses(tables: TablesConfig, open_executors: OpenExecutors, run_id: str | None = None) -> StatusSummary:
-    """Judge the share partitions of the reconciliation `run_id` (None: the newest), once.
+def write_statuses(tables: TablesConfig, executors: Executors, run_id: str) -> None:
+    """Judge the share partitions of the reconciliation `run_id`, once; nothing where a newer run has its statuses.
 
     Raises:
-        ConfigurationError: nothing was reconciled, or the tables cannot be read or written.
+        ConfigurationError: it was not reconciled, or the tables cannot be read or written.
         ConcurrentCommit: the statuses are being written elsewhere.
     """
-    stored = Tables(tables)
-    run = reconciled_run(stored, run_id)
+    stored, own = Tables(tables), pc.field("run_id") == run_id
+    # Of one that was reconciled without a share partition the samples tell.
+    run = _run_among(stored, ("reconciliations",), own) or _run_among(stored, SAMPLED, own)
+    if run is None:
+        hint = "`acktrail run reconcile`"
+        raise ConfigurationError(f"run {run_id!r} was not reconciled in the tables at {stored.root}", hint=hint)
     unfinished = _unfinished(stored)
     if unfinished is not None and unfinished.number < run.number:
-        _write(stored, open_executors, unfinished)
-    return _write(stored, open_executors, run)
+        _write(stored, executors, unfinished)
+    _write(stored, executors, run)
 
 
-def reconciled_run(tables: Tables, run_id: str | None) -> StatusRun:
-    """The reconciliation `run_id`; None: the newest. Raises ConfigurationError (there is none)."""
-    where = None if run_id is None else pc.field("run_id") == run_id
+def _run_among(tables: Tables, names: Iterable[str], where: pc.Expression) -> StatusRun | None:
+    """The newest run in some rows of tables."""
     columns = ["cluster_id", "run_id", "observed_at"]
-    rows = tables.read("reconciliations", columns=columns, where=where).sort_by([("observed_at", "descending")])
-    if rows.num_rows:
-        return StatusRun(**rows.slice(0, 1).to_pylist()[0])
-    if run_id is not None:  # reconciled, without a share partition
-        sampled = pa.concat_tables(tables.read(name, columns=columns, where=where) for name in SAMPLED)
-        if sampled.num_rows:
-            return StatusRun(**sampled.sort_by("observed_at").slice(sampled.num_rows - 1).to_pylist()[0])
-    raise ConfigurationError(f"nothing was reconciled in the tables at {tables.root}", hint="`acktrail run reconcile`")
+    rows = pa.concat_tables(tables.read(name, columns=columns, where=where) for name in names)
+    newest = rows.sort_by([("observed_at", "descending")]).slice(0, 1).to_pylist()
+    return StatusRun(**newest[0]) if newest else None
 
 
 def _unfinished(tables: Tables) -> StatusRun | None:
     """The run that some of the tables have and ``queue_statuses`` has not."""
     done = tables.transaction_version(STATUSES, STEP) or 0
     number = max(tables.transaction_version(name, STEP) or 0 for name in _BEFORE_STATUSES)
-    if number <= done:
-        return None
     at = pc.field("observed_at") == pa.scalar(number, INSTANT)
-    rows = tables.read("reconciliations", columns=["cluster_id", "run_id", "observed_at"], where=at)
-    return StatusRun(**rows.slice(0, 1).to_pylist()[0]) if rows.num_rows else None
+    return None if number <= done else _run_among(tables, ("reconciliations",), at)
 
 
-def _write(tables: Tables, open_executors: OpenExecutors, run: StatusRun) -> StatusSummary:
+def _write(tables: Tables, executors: Executors, run: StatusRun) -> None:
     """Judge a run, and write it to the tables that do not have it."""
     snapshot = tables.create(STATUSES)
     done = snapshot.transaction_version(STEP)
     if done is not None and done >= run.number:
-        own = snapshot.read(columns=["run_id", "status"])
-        return summary_of(run, own, is_older=done > run.number)
+        return
     doing(f"judging the statuses of run {run.run_id}")
     bounds = log_ends(tables, run.run_id)
-    with open_executors(run.run_id) as executors:
-        counts, counted = count_changes(executors, tables, bounds, counted_history(snapshot, bounds))
+    counts, counted = count_changes(executors, tables, bounds, counted_history(snapshot, bounds))
     rows = read_run_rows(tables, run.run_id)
     seen = seen_archives(tables, run.observed_at)
     found = judge_run(run, rows, snapshot.read(), counts, seen, unseen_time())
@@ -140,7 +122,6 @@ def _write(tables: Tables, open_executors: OpenExecutors, run: StatusRun) -> Sta
             tables.append(name, own, transactions=moved, expected={STEP: number})
     add_parts(tables, found.trends, run.number, STEP)
     tables.replace(STATUSES, found.statuses, transactions={**moved, **counted_numbers(counted)}, expected={STEP: done})
-    return summary_of(run, found.statuses, changes=found.changes.num_rows)
 
 
 def counted_numbers(counted: CountedHistory) -> dict[str, int]:
@@ -156,11 +137,6 @@ def counted_history(statuses: TableSnapshot, state_partitions: Iterable[int]) ->
     numbers = (statuses.transaction_version(name) for name in (_TABLE, _VERSION, _SEEN))
     table, version, seen = (None if number == _UNKNOWN else number for number in numbers)
     return CountedHistory(ends=ends, table=table, version=version, seen=seen)
-
-
-def summary_of(run: StatusRun, statuses: pa.Table, *, changes: int = 0, is_older: bool = False) -> StatusSummary:
-    """The summary of a run with these statuses."""
-    return StatusSummary(run_id=run.run_id, statuses=counts_of(statuses["status"]), changes=changes, is_older=is_older)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class FaultyWorld:
         self.world.observe(run_id)
         reconcile(self.world.config, lambda _rows: nullcontext(InProcess()), run_id)
         build(self.world.tables)
-        write_statuses(self.world.config, lambda _rows: nullcontext(InProcess()), run_id)
+        write_statuses(self.world.config, InProcess(), run_id)
         summary = validate_run(self.world.tables, run_id, now=self.world.now)
         assert [result.error for result in summary.failed if result.error] == []
         return find_faults(self.world.tables, run_id, injected)

@@ -28,7 +28,7 @@ def _run(broker: EmbeddedBroker, world: World, run_id: str) -> None:
     observe(broker.config(), world.tables, run_id=run_id)
     reconcile(world.tables, lambda _rows: nullcontext(InProcess()), run_id)
     build(Tables(world.tables))
-    write_statuses(world.tables, lambda _rows: nullcontext(InProcess()), run_id)
+    write_statuses(world.tables, InProcess(), run_id)
     validate_run(Tables(world.tables), run_id)
 
 

@@ -6,11 +6,12 @@ import base64
 import binascii
 import hmac
 import ipaddress
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, Final
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 
 from acktrail.connect.config_def import Password
 
@@ -90,31 +91,29 @@ class Guard:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refused(headers, scope["method"])
+        refused = self._refused(Headers(scope=scope), scope["method"])
         if refused is not None:
-            await _answer(send, *refused)
+            await refused(scope, receive, send)
             return
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
         method = scope["method"].replace("HEAD", "GET")
         await self._app({**scope, "method": method, "path": path.partition("?")[0].rstrip("/") or "/"}, receive, send)
 
-    def _refused(self, headers: dict[str, str], method: str) -> tuple[int, str, list[str]] | None:
+    def _refused(self, headers: Headers, method: str) -> JSONResponse | None:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._access.serves(host):
-            return 403, "The Host header names another server", []
+            return _refusal(403, "The Host header names another server")
         if not self._access.admits(headers.get("authorization", "")):
-            return 401, "User cannot access the resource.", self._access.challenges
+            answer = _refusal(401, "User cannot access the resource.")
+            for each in self._access.challenges:
+                answer.headers.append("www-authenticate", each)
+            return answer
         if method not in {"GET", "HEAD"} and origin is not None and origin.partition("://")[2].lower() != host.lower():
-            return 403, "Requests from pages of other servers are refused", []
+            return _refusal(403, "Requests from pages of other servers are refused")
         if int(headers["content-length"]) > _LARGEST_BODY if headers.get("content-length", "").isdecimal() else False:
-            return 413, "HTTP 413 Request Entity Too Large", []
+            return _refusal(413, "HTTP 413 Request Entity Too Large")
         return None
 
 
-async def _answer(send: Send, code: int, message: str, challenges: list[str]) -> None:
-    body = json.dumps({"error_code": code, "message": message or HTTPStatus(code).phrase}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(b"www-authenticate", each.encode()) for each in challenges]
-    await send({"type": "http.response.start", "status": code, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _refusal(code: int, message: str) -> JSONResponse:
+    return JSONResponse({"error_code": code, "message": message}, code)

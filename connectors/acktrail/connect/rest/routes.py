@@ -9,7 +9,7 @@ import inspect
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -30,6 +30,14 @@ from acktrail.connect.runtime.connector_run import TargetState
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import AcktrailError, UnknownName
+
+_LOG: Final = logging.getLogger(__name__)
+_MOST: Final = 16
+_ONE: Final = "/connectors/{connector}"
+_TASK: Final = f"{_ONE}/tasks/{{task}}"
+_PLUGINS: Final = "/connector-plugins"
+_PLUGIN: Final = f"{_PLUGINS}/{{plugin}}/config"
+_SUFFIX: Final = "Connector"
 
 
 def _unicode(text: str) -> str:
@@ -196,10 +204,6 @@ class ConfigInfos(BaseModel):
     configs: list[ValidatedConfig]
 
 
-_LOG: Final = logging.getLogger(__name__)
-_MOST: Final = 16
-
-
 @dataclass(slots=True, kw_only=True)
 class Calls:
     """What every handler needs. `timeout_s` is the longest that a caller waits, `worker_id` this worker's address. At
@@ -286,11 +290,6 @@ PluginName = Annotated[str, Path(alias="plugin", description="The plug-in's name
 
 
 router: Final = APIRouter(route_class=WorkerRoute)
-_ONE: Final = "/connectors/{connector}"
-_TASK: Final = f"{_ONE}/tasks/{{task}}"
-_PLUGINS: Final = "/connector-plugins"
-_PLUGIN: Final = f"{_PLUGINS}/{{plugin}}/config"
-_SUFFIX: Final = "Connector"
 
 
 @router.get("/")
@@ -518,7 +517,7 @@ def list_connector_plugins(
 def get_plugin_config(api: Api, plugin: PluginName) -> list[KeyDefinition]:  # noqa: ARG001  # every route has it
     """The configuration keys of a plug-in."""
     try:
-        return _definitions(list(definition_of(plugin).keys.values()))
+        return list(_definitions(definition_of(plugin).keys.values()))
     except UnknownName:
         raise HTTPException(404, f"Unknown plugin {plugin}.") from None
 
@@ -532,7 +531,7 @@ def validate_connector_config(api: Api, plugin: PluginName, config: ConfigTexts)
     if not _normalized(given).endswith(_normalized(plugin)):
         raise HTTPException(400, f"Included connector type {given} does not match request type {plugin}")
     found = api.worker.validate(config)
-    definitions = {each.name: each for each in _definitions([key for key, _ in found if key])}
+    definitions = {each.name: each for each in _definitions(key for key, _ in found if key)}
     return ConfigInfos(
         name=given,
         error_count=sum(len(each.errors) for _, each in found),
@@ -551,22 +550,18 @@ def _normalized(name: str) -> str:
     return name.removesuffix(_SUFFIX) or name
 
 
-def _definitions(keys: list[ConfigKey]) -> list[KeyDefinition]:
+def _definitions(keys: Iterable[ConfigKey]) -> Iterator[KeyDefinition]:
     places: Counter[str] = Counter()
-    found = []
     for key in keys:
         places[key.group] += 1
-        found.append(
-            KeyDefinition(
-                name=key.name,
-                type=key.type.value,
-                required=key.is_required,
-                default_value=None if key.is_required else text_of(key.type, key.default),
-                importance=key.importance.value,
-                documentation=key.documentation,
-                group=key.group,
-                order_in_group=places[key.group],
-                display_name=key.name,
-            )
+        yield KeyDefinition(
+            name=key.name,
+            type=key.type.value,
+            required=key.is_required,
+            default_value=None if key.is_required else text_of(key.type, key.default),
+            importance=key.importance.value,
+            documentation=key.documentation,
+            group=key.group,
+            order_in_group=places[key.group],
+            display_name=key.name,
         )
-    return found

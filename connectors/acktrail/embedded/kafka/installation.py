@@ -34,21 +34,6 @@ _HINT: Final = (
     "macOS: brew install openjdk@17) and put it on PATH or name its folder in JAVA_HOME"
 )
 _PATTERN: Final = "[organisation]/[artifact]-[revision].[ext]"
-_SETTINGS: Final = """<ivysettings>
- <property name="ivy.checksums" value=""/>
- <settings defaultResolver="central"/>
- <caches defaultCacheDir={cache}/>
- <resolvers><ibiblio name="central" m2compatible="true" usepoms="{poms}"/></resolvers>
-</ivysettings>
-"""
-_MODULE: Final = """<ivy-module version="2.0">
- <info organisation="acktrail" module="kafka"/>
- <configurations><conf name="default"/></configurations>
- <dependencies defaultconf="default->default">
-{dependencies}
- </dependencies>
-</ivy-module>
-"""
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 
 
@@ -202,11 +187,13 @@ def retrieve(
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings, module, log_path = (folder / name for name in ("settings.xml", "ivy.xml", "ivy.log"))
-    settings.write_text(_SETTINGS.format(cache=quoteattr(str(folder / "cache")), poms=str(with_metadata).lower()))
-    module.write_text(_MODULE.format(dependencies="\n".join(dependencies)))
+    templates = [files("acktrail.embedded.kafka").joinpath(f"ivy-{name}.xml") for name in ("settings", "module")]
+    ours, wanted = (template.read_text("utf-8") for template in templates)
+    settings.write_text(ours.format(cache=quoteattr(str(folder / "cache")), poms=str(with_metadata).lower()))
+    module.write_text(wanted.format(dependencies="\n".join(dependencies)))
     log_path.write_text("")
     command = (
-        *(str(java), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"),
+        *(str(java), *_QUICK_START),
         *("-jar", str(ivy_jar()), "-settings", str(settings), "-ivy", str(module)),
         *("-types", "jar", "bundle", "-retrieve", f"{into}/{_PATTERN}"),
     )

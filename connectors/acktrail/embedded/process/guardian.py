@@ -47,20 +47,18 @@ class Owner:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self.is_ending = self.is_released = False
-        signal.signal(signal.SIGUSR1, self._release)
-        for number in _ENDING:
-            signal.signal(number, self._end)
+        self._heard: set[int] = set()
+        for number in (*_ENDING, signal.SIGUSR1):
+            signal.signal(number, lambda heard, _: self._heard.add(heard))
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it asked for the end."""
+        return not self._heard.isdisjoint(_ENDING)
 
     def is_gone(self) -> bool:
         """Whether the owner died before it released the command."""
-        return os.getppid() != self._pid and not self.is_released
-
-    def _end(self, *_: object) -> None:
-        self.is_ending = True
-
-    def _release(self, *_: object) -> None:
-        self.is_released = True
+        return os.getppid() != self._pid and signal.SIGUSR1 not in self._heard
 
 
 class ProcessTree:

@@ -22,9 +22,8 @@ from state_topics.filled_topic import read_all
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.format.wire.group_record import decode
+from acktrail.format.wire.group_record import GroupRecordType, decode
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.model.group_records import GroupRecordType
 from acktrail.offline.copied_files import read_files
 from acktrail.offline.log_segment import ReadReport, SegmentDamage
 from acktrail.tables.delta.store import Tables
@@ -119,8 +118,9 @@ def test_groups_as_kafkas_tool_reads_them(
         address = raw.state_partition, raw.offset
         if address in about_groups:
             key, value = about_groups[address]
-            ours = kafka_forms(decode(raw.key, raw.value), int(key["type"]))
-            assert ours == (key["data"], None if value is None else value["data"])
+            ours = decode(raw.key, raw.value)
+            assert ours.record_type == int(key["type"])
+            assert kafka_forms(ours) == (key["data"], None if value is None else value["data"])
     others = len(theirs) - len(about_groups)
     assert (f"{others:,} records of offsets and other groups left out" in done.stderr) == bool(others)
 

@@ -22,13 +22,12 @@ from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
 from acktrail.embedded import EmbeddedBroker
-from acktrail.format.wire.group_record import decode
+from acktrail.format.wire.group_record import GroupRecordType, ShareGroupRecord, decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import GroupDescription
 from acktrail.kafka.descriptions import TopicPartition as TopicPlace
 from acktrail.kafka.groups.topic_connectors import DeadLetterSource, ShareGroupMetadataSource
-from acktrail.model.group_records import ShareGroupMetadata
 from acktrail.model.share_partition import GroupId
 from acktrail.tables.delta.store import Tables
 from acktrail_simulation.messages.group_record_encoder import encode
@@ -231,7 +230,9 @@ def test_every_record_is_counted(kafka: KafkaConfig, workload: Workload, monkeyp
     """Read is decoded, quarantined and other; a log that begins behind the position is read on and no gap."""
     monkeypatch.setattr(_OfATopic, "topic", f"groups-{uuid.uuid4().hex}")
     workload.create_topic(_OfATopic.topic)
-    group = encode(ShareGroupMetadata(group_id=GroupId("g"), epoch=7, metadata_hash=3))
+    fields = {"epoch": 7, "metadata_hash": 3}
+    kind = GroupRecordType.METADATA
+    group = encode(ShareGroupRecord(record_type=kind, group_id=GroupId("g"), member_id=None, fields=fields))
     pairs = [group, (_OFFSET_COMMIT, b""), (b"\x00\x63", b"?"), (group[0], b"\x00\x00\x07"), (None, b""), group]
     producer = Producer(to_librdkafka(kafka))
     for key, value in pairs:

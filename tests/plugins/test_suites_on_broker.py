@@ -13,10 +13,10 @@ from drivers.bounded_reading import keys
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
+from acktrail.format.wire.group_record import GroupRecordType, ShareGroupRecord
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.groups.offsets_connector import ShareGroupOffsetsSource
 from acktrail.kafka.groups.topic_connectors import DeadLetterSource, ShareGroupMetadataSource
-from acktrail.model.group_records import ShareGroupMetadata
 from acktrail.model.share_partition import GroupId
 from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SourceSuite
 from acktrail_simulation.messages.group_record_encoder import encode
@@ -101,8 +101,8 @@ class TestShareGroupMetadataSource(OnBroker, SourceSuite):
     def write(self, count: int) -> None:
         for _ in range(count):
             number = next(self.numbers)
-            record = ShareGroupMetadata(group_id=GroupId(f"g{number}"), epoch=number, metadata_hash=0)
-            key, value = encode(record)
+            group = {"record_type": GroupRecordType.METADATA, "group_id": GroupId(f"g{number}"), "member_id": None}
+            key, value = encode(ShareGroupRecord(**group, fields={"epoch": number, "metadata_hash": 0}))
             self.producer.produce(_OfATopic.topic, value, key, partition=number % 2)
             self.producer.produce(_OfATopic.topic, b"", _OFFSET_COMMIT, partition=number % 2)
         assert self.producer.flush(30) == 0

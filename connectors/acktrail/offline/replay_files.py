@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,9 +23,9 @@ from acktrail.errors import InputError, MissingDependency
 from acktrail.format.columns.binary_column import ascending
 from acktrail.format.columns.decoding.decode_records import count_readable
 from acktrail.format.wire.dialects import Dialect, DialectReplay, JsonForm, Replay, key_form, state_json
-from acktrail.format.wire.primitives import INT16, absent_if_none, batches_form
+from acktrail.format.wire.group_record import ShareGroupRecord
+from acktrail.format.wire.primitives import absent_if_none, batches_form
 from acktrail.format.wire.raw_record import AddressedRecord, RawRecord
-from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 from acktrail.model.records import RecordAt, ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import Policy
 from acktrail.model.replay import replay as replay_as_a_broker
@@ -138,12 +138,10 @@ def group_record_json(addressed: AddressedRecord[ShareGroupRecord]) -> JsonForm:
     form, record = _address("partition", addressed), addressed.record
     if record is None:
         return form
-    if isinstance(record, ShareGroupTombstone):
-        member = {} if record.member_id is None else {"member": record.member_id}
-        return {**form, "type": "tombstone", "of": record.record_type.name.lower(), "group": record.group_id, **member}
-    kind = GroupRecordType(INT16.unpack_from(addressed.raw.key or b"")[0])
-    content = {_GROUP_NAMES.get(name, name): value for name, value in asdict(record).items()}
-    return {**form, "type": kind.name.lower(), **content}
+    kind = record.record_type.name.lower()
+    types = {"type": kind} if record.fields is not None else {"type": "tombstone", "of": kind}
+    content = {**record.address, **(record.fields or {})}
+    return {**form, **types, **{_GROUP_NAMES.get(name, name): value for name, value in content.items()}}
 
 
 def _address(partition: str, addressed: AddressedRecord[Any]) -> JsonForm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,8 @@ from oracle.kafka_group_forms import kafka_forms
 from samples.random_records import INT32, INT64
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.group_record import OTHER_TYPES, decode, is_about_others
-from acktrail.model.group_records import (
-    AssignedPartitions,
-    GroupRecordType,
-    NamedPartitions,
-    NamedTopic,
-    ShareGroupCurrentMemberAssignment,
-    ShareGroupMemberMetadata,
-    ShareGroupMetadata,
-    ShareGroupRecord,
-    ShareGroupStatePartitionMetadata,
-    ShareGroupTargetAssignmentMember,
-    ShareGroupTargetAssignmentMetadata,
-    ShareGroupTombstone,
-)
-from acktrail.model.share_partition import GroupId, TopicId, topic_id_text
+from acktrail.format.wire.group_record import OTHER_TYPES, GroupRecordType, ShareGroupRecord, decode, is_about_others
+from acktrail.model.share_partition import GroupId, topic_id_text
 from acktrail_simulation.messages.group_record_encoder import encode
 
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=8)
@@ -44,45 +31,46 @@ def several(items: Any) -> Any:
     return st.lists(items, max_size=2).map(tuple)
 
 
-assigned = several(st.builds(AssignedPartitions, topic_id=topic_ids, partitions=partitions))
-named = several(st.builds(NamedPartitions, topic_id=topic_ids, topic=texts, partitions=partitions))
+def structures(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return several(st.fixed_dictionaries({"topic_id": topic_ids, **fields}))
 
-RECORDS: dict[GroupRecordType, st.SearchStrategy[Any]] = {
-    GroupRecordType.MEMBER_METADATA: st.builds(
-        ShareGroupMemberMetadata,
+
+assigned = structures(partitions=partitions)
+named = structures(topic=texts, partitions=partitions)
+FIELDS: dict[GroupRecordType, dict[str, st.SearchStrategy[Any]]] = {
+    GroupRecordType.MEMBER_METADATA: {
+        "rack_id": st.one_of(st.none(), texts),
+        "client_id": texts,
+        "client_host": texts,
+        "subscribed_topics": several(texts),
+    },
+    GroupRecordType.METADATA: {"epoch": INT32, "metadata_hash": INT64},
+    GroupRecordType.TARGET_ASSIGNMENT_METADATA: {
+        "assignment_epoch": INT32,
+        "assignment_timestamp_ms": st.one_of(st.none(), INT64.filter(bool)),
+    },
+    GroupRecordType.TARGET_ASSIGNMENT_MEMBER: {"assigned": assigned},
+    GroupRecordType.CURRENT_MEMBER_ASSIGNMENT: {
+        "member_epoch": INT32,
+        "previous_member_epoch": INT32,
+        "state": st.integers(-128, 127),
+        "assigned": assigned,
+    },
+    GroupRecordType.STATE_PARTITION_METADATA: {
+        "initializing": named,
+        "initialized": named,
+        "deleting": structures(topic=texts),
+    },
+}
+RECORDS = {
+    kind: st.builds(
+        ShareGroupRecord,
+        record_type=st.just(kind),
         group_id=groups,
-        member_id=texts,
-        rack_id=st.one_of(st.none(), texts),
-        client_id=texts,
-        client_host=texts,
-        subscribed_topics=several(texts),
-    ),
-    GroupRecordType.METADATA: st.builds(ShareGroupMetadata, group_id=groups, epoch=INT32, metadata_hash=INT64),
-    GroupRecordType.TARGET_ASSIGNMENT_METADATA: st.builds(
-        ShareGroupTargetAssignmentMetadata,
-        group_id=groups,
-        assignment_epoch=INT32,
-        assignment_timestamp_ms=st.one_of(st.none(), INT64.filter(bool)),
-    ),
-    GroupRecordType.TARGET_ASSIGNMENT_MEMBER: st.builds(
-        ShareGroupTargetAssignmentMember, group_id=groups, member_id=texts, assigned=assigned
-    ),
-    GroupRecordType.CURRENT_MEMBER_ASSIGNMENT: st.builds(
-        ShareGroupCurrentMemberAssignment,
-        group_id=groups,
-        member_id=texts,
-        member_epoch=INT32,
-        previous_member_epoch=INT32,
-        state=st.integers(-128, 127),
-        assigned=assigned,
-    ),
-    GroupRecordType.STATE_PARTITION_METADATA: st.builds(
-        ShareGroupStatePartitionMetadata,
-        group_id=groups,
-        initializing=named,
-        initialized=named,
-        deleting=several(st.builds(NamedTopic, topic_id=topic_ids, topic=texts)),
-    ),
+        member_id=texts if kind.has_member else st.none(),
+        fields=st.fixed_dictionaries(fields),
+    )
+    for kind, fields in FIELDS.items()
 }
 KINDS = pytest.mark.parametrize("kind", list(GroupRecordType))
 
@@ -97,55 +85,46 @@ def test_round_trip(kind: GroupRecordType, data: st.DataObject) -> None:
     assert decode(key, value) == record
     assert int.from_bytes(key[:2], "big") == kind
     gone = decode(key, None)
-    assert gone == ShareGroupTombstone(
-        record_type=kind, group_id=record.group_id, member_id=getattr(record, "member_id", None)
-    )
+    assert gone == replace(record, fields=None)
     assert encode(gone) == (key, None)
     assert not is_about_others(key)
 
 
-BY_SCHEMA: list[tuple[str, str, ShareGroupRecord]] = [
-    (
-        "000a 0002 6731 0002 6d31",
-        "0000 00 02 63 0b 2f3132372e302e302e31 02 02 74 00",
-        ShareGroupMemberMetadata(
-            group_id=GroupId("g1"),
-            member_id="m1",
-            rack_id=None,
-            client_id="c",
-            client_host="/127.0.0.1",
-            subscribed_topics=("t",),
+@pytest.mark.parametrize(
+    ("key", "value", "fields"),
+    [
+        (
+            "000a 0002 6731 0002 6d31",
+            "0000 00 02 63 0b 2f3132372e302e302e31 02 02 74 00",
+            {"rack_id": None, "client_id": "c", "client_host": "/127.0.0.1", "subscribed_topics": ("t",)},
         ),
-    ),
-    (
-        "000b 0002 6731",
-        "0000 00000002 82a3b2a9d1e03cee 00",
-        ShareGroupMetadata(group_id=GroupId("g1"), epoch=2, metadata_hash=-9033179985134732050),
-    ),
-    (
-        "000c 0002 6731",
-        "0000 00000003 01 00 08 000001a1ff59a0e1",
-        ShareGroupTargetAssignmentMetadata(
-            group_id=GroupId("g1"), assignment_epoch=3, assignment_timestamp_ms=0x1A1FF59A0E1
+        (
+            "000b 0002 6731",
+            "0000 00000002 82a3b2a9d1e03cee 00",
+            {"epoch": 2, "metadata_hash": -9033179985134732050},
         ),
-    ),
-    (
-        "000f 0002 6731",
-        "0000 01 02 0102030405060708090a0b0c0d0e0f10 02 74 03 00000000 00000001 00 01 00",
-        ShareGroupStatePartitionMetadata(
-            group_id=GroupId("g1"),
-            initializing=(),
-            initialized=(NamedPartitions(topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), topic="t", partitions=(0, 1)),),
-            deleting=(),
+        (
+            "000c 0002 6731",
+            "0000 00000003 01 00 08 000001a1ff59a0e1",
+            {"assignment_epoch": 3, "assignment_timestamp_ms": 0x1A1FF59A0E1},
         ),
-    ),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "record"), BY_SCHEMA)
-def test_known_bytes(key: str, value: str, record: ShareGroupRecord) -> None:
+        (
+            "000f 0002 6731",
+            "0000 01 02 0102030405060708090a0b0c0d0e0f10 02 74 03 00000000 00000001 00 01 00",
+            {
+                "initializing": (),
+                "initialized": ({"topic_id": "AQIDBAUGBwgJCgsMDQ4PEA", "topic": "t", "partitions": (0, 1)},),
+                "deleting": (),
+            },
+        ),
+    ],
+)
+def test_known_bytes(key: str, value: str, fields: dict[str, Any]) -> None:
     """Bytes by Kafka's schemas, field by field, both ways."""
     raw = (bytes.fromhex(key), bytes.fromhex(value))
+    kind = GroupRecordType(raw[0][1])
+    member_id = "m1" if kind.has_member else None
+    record = ShareGroupRecord(record_type=kind, group_id=GroupId("g1"), member_id=member_id, fields=fields)
 
     assert decode(*raw) == record
     assert encode(record) == raw
@@ -221,8 +200,8 @@ def test_what_is_unsupported() -> None:
     assert not is_about_others(None)
     assert not is_about_others(b"\x00")
     for member, kind in (("m", GroupRecordType.METADATA), (None, GroupRecordType.MEMBER_METADATA)):
-        with pytest.raises(ValueError, match="tombstone"):
-            encode(ShareGroupTombstone(record_type=kind, group_id=GroupId("g"), member_id=member))
+        with pytest.raises(ValueError, match="names a member exactly when"):
+            encode(ShareGroupRecord(record_type=kind, group_id=GroupId("g"), member_id=member, fields=None))
 
 
 def line_of(key: bytes, value: bytes | None) -> str:
@@ -257,5 +236,4 @@ def test_kafka_reads_and_writes_the_same(tmp_path: Path) -> None:
     assert own == {kind.value: f"SHARE_GROUP_{kind.name}" for kind in GroupRecordType}
     assert len(answers) == 3 * len(pairs)
     for pair, key, content, again in zip(pairs, answers[::3], answers[1::3], answers[2::3], strict=True):
-        in_key, in_value = kafka_forms(decode(*pair), int.from_bytes(pair[0][:2], "big"))
-        assert (json.loads(key), json.loads(content), again) == (in_key, in_value, line_of(*pair))
+        assert (json.loads(key), json.loads(content), again) == (*kafka_forms(decode(*pair)), line_of(*pair))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import Any
 
-from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
+from acktrail.format.wire.group_record import GroupRecordType, ShareGroupRecord
 
 __all__ = ["kafka_forms"]
 
@@ -37,10 +36,7 @@ def kafka_form(value: Any, kind: GroupRecordType) -> Any:
     }
 
 
-def kafka_forms(record: ShareGroupRecord, number: int) -> tuple[dict[str, Any], Any]:
-    """Key and value of a record of type `number`."""
-    kind, fields = GroupRecordType(number), asdict(record)
-    in_key = {"groupId": fields.pop("group_id")}
-    if kind.has_member:
-        in_key["memberId"] = fields.pop("member_id")
-    return in_key, None if isinstance(record, ShareGroupTombstone) else kafka_form(fields, kind)
+def kafka_forms(record: ShareGroupRecord) -> tuple[dict[str, Any], Any]:
+    """Key and value of a record."""
+    in_key = kafka_form(record.address, record.record_type)
+    return in_key, None if record.fields is None else kafka_form(record.fields, record.record_type)

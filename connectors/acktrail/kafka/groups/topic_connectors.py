@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ from acktrail.format.wire.dead_letter_headers import (
     dropped_letters,
     read_dead_letter,
 )
-from acktrail.format.wire.group_record import OTHER_TYPES, decode
+from acktrail.format.wire.group_record import OTHER_TYPES, ShareGroupRecord, decode
 from acktrail.format.wire.primitives import INT16
 from acktrail.format.wire.raw_record import DecodeStatus, decode_with
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
@@ -39,7 +38,6 @@ from acktrail.kafka.log_reader import StateTopic, raw_records
 from acktrail.kafka.log_task import TopicTask, record_gauges
 from acktrail.kafka.source_connectors import LOG_KEYS, ClusterSource, LogSource, missing_rights
 from acktrail.model.acls import Purpose, needed
-from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 
 _TABLE: Final = "dead_letter_records"
 _TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")
@@ -256,16 +254,16 @@ def _group_rows(records: pa.Table) -> Iterator[dict[str, Any]]:
             "timestamp_ms": raw.timestamp_ms,
             "key": raw.key,
             "value": raw.value,
-            **({} if found.record is None else _group_content(raw.key, found.record)),
+            **({} if found.record is None else _group_content(found.record)),
             "decode_status": found.status.value,
             "decode_error": found.reason,
         }
 
 
-def _group_content(key: bytes | None, record: ShareGroupRecord) -> dict[str, Any]:
-    kind = GroupRecordType(INT16.unpack_from(key or b"")[0])
-    fields = {_COLUMNS.get(name, name): value for name, value in asdict(record).items()}
-    return {**fields, "record_type": kind.name.lower(), "is_tombstone": isinstance(record, ShareGroupTombstone)}
+def _group_content(record: ShareGroupRecord) -> dict[str, Any]:
+    fields = {_COLUMNS.get(name, name): value for name, value in (record.fields or {}).items()}
+    kind = record.record_type.name.lower()
+    return {**record.address, **fields, "record_type": kind, "is_tombstone": record.fields is None}
 
 
 class MetadataTask(TopicTask):

@@ -1,5 +1,5 @@
-"""Objects below a root in object storage, through obstore: read, listed, and put under a condition. delta-rs's options
-are taken as they are.
+"""Objects below a root, in object storage or in a folder, through obstore: read, listed, and put where there is none.
+delta-rs's options are taken as they are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from acktrail.errors import ConfigurationError, MissingDependency
+from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
 from acktrail.tables.delta.storage_errors import storage_failure, uses_profile
-from acktrail.tables.delta.table_place import STORAGE_ERRORS, TableRoot
+from acktrail.tables.delta.table_place import TableRoot
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -51,15 +51,11 @@ class Bucket:
         self.root, self._patience = root, patience
         self._opened: ObjectStore | None = None
 
-    def get(self, path: str) -> tuple[bytes, Mapping[str, str]] | None:
-        """An object and what identifies this version of it; None: there is none."""
+    def get(self, path: str) -> bytes | None:
+        """An object; None: there is none."""
         import obstore
 
-        def read(store: ObjectStore) -> tuple[bytes, Mapping[str, str]]:
-            found = obstore.get(store, path)
-            return bytes(found.bytes()), _marks(found.meta)
-
-        return self._asked(read)
+        return self._asked(lambda store: bytes(obstore.get(store, path).bytes()))
 
     def tail(self, path: str, most: int) -> pa.Buffer | None:
         """The last bytes of an object, at most `most`; None: there is none."""
@@ -77,22 +73,23 @@ class Bucket:
 
         return self._asked(lambda store: obstore.head(store, path)) is not None
 
-    def put(self, path: str, data: Any, mode: Any) -> Mapping[str, str] | None:
-        """Put `data` where the condition `mode` holds: ``create`` (there is no object), or the marks of the version to
-        replace. Gives the marks of the new version; None: the condition does not hold."""
+    def put(self, path: str, data: Any) -> bool:
+        """Put `data` where there is no object; whether there was none."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         with self._translated():
             try:
-                return _marks(obstore.put(self._store, path, data, mode=mode, use_multipart=False))
+                obstore.put(self._store, path, data, mode="create", use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
-                return None
-            except FileNotFoundError as error:  # the object to replace, or else the bucket
-                if mode == "create":
-                    raise
-                _check_bucket(error)
-                return None
+                return False
+            return True
+
+    def delete(self, path: str) -> None:
+        """Remove an object, if it is there."""
+        import obstore
+
+        self._asked(lambda store: obstore.delete(store, path))
 
     def folders(self, path: str) -> list[str]:
         """Names of what has objects below it, sorted. `path` empty: the root."""
@@ -101,6 +98,14 @@ class Bucket:
         with self._translated():
             found = obstore.list_with_delimiter(self._store, path or None)["common_prefixes"]
             return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted."""
+        import obstore
+
+        with self._translated():
+            pages = obstore.list(self._store, folder)
+            return sorted(each["path"].rpartition("/")[2] for found in pages for each in found)
 
     def page(self, folder: str, after: str) -> list[str]:
         """The first ``PAGE`` names in a folder that sort behind `after`, sorted."""
@@ -147,9 +152,11 @@ def _check_bucket(error: FileNotFoundError) -> None:
 
 
 def _open(root: TableRoot, patience: dt.timedelta) -> ObjectStore:
-    from obstore.store import from_url
+    from obstore.store import LocalStore, from_url
 
-    options = root.options or {}
+    options = root.options
+    if options is None:
+        return LocalStore(root.uri, mkdir=True)
     config, client = split_options({"timeout": f"{patience.seconds}s", **options})
     arguments: dict[str, Any] = {"config": config, "client_options": client}
     arguments["retry_config"] = {"max_retries": _RETRIES, "retry_timeout": patience}
@@ -191,11 +198,6 @@ def _profile(shown: str) -> Any:
         ) from None
 
 
-def _marks(meta: Mapping[str, Any]) -> dict[str, str]:
-    """What identifies this version."""
-    return {name: str(meta[name]) for name in ("e_tag", "version") if meta.get(name) is not None}
-
-
 def ensure_conditional_put(root: TableRoot) -> None:
     """Put an object twice, each time only if it is not there, and see that the second put fails (else
     ConfigurationError). Once a process and root; a local folder is trusted. Raises MissingDependency: a profile's
@@ -208,10 +210,10 @@ def ensure_conditional_put(root: TableRoot) -> None:
         return
     bucket, name = Bucket(root), f"_acktrail_probe_{uuid.uuid4().hex}"
     try:  # the first put meets its own object where its response was lost
-        made = [bucket.put(name, b"", "create") is not None for _ in range(2)]
+        made = [bucket.put(name, b"") for _ in range(2)]
     finally:
-        with suppress(*STORAGE_ERRORS):  # an empty object that stays harms nothing
-            root.storage().delete_file(name)
+        with suppress(AcktrailError):  # an empty object that stays harms nothing
+            bucket.delete(name)
     if made[1]:
         raise storage_failure(OSError("the storage ignores conditions"), root.shown)
     _trusted.add(root.uri)

@@ -251,7 +251,7 @@ class BucketFiles:
         data = memoryview(sink.getvalue()).cast("B")  # obstore takes no signed bytes, which Arrow's are
         failure: RetryableError | None = None
         try:
-            if self._bucket.put(file, data, "create") is not None:
+            if self._bucket.put(file, data):
                 return True
         except RetryableError as error:
             failure = error

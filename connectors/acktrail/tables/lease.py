@@ -5,8 +5,8 @@ the greatest number counts. A worker that takes or renews the lease puts the nex
 it, so that of two workers one succeeds. Then it looks which one is the newest, and removes the older ones. The look
 finds a put that was sent again after its response was lost, and one that came so late that its number was free again.
 
-Example: ``a`` holds number 7 and is paused. ``b`` puts 8, renews with 9, and removes 7 and 8. ``a`` continues and puts 8:
-that succeeds, but 9 is the newest, and it is not a's.
+Example: ``a`` holds number 7 and is paused. ``b`` puts 8, renews with 9, and removes 7 and 8. ``a`` continues and puts
+8: that succeeds, but 9 is the newest, and it is not a's.
 
 No clocks are compared: a worker that stands by takes the lease when it saw the same object for longer than its `ttl_s`,
 by its own clock, which only has to run about as fast as the holder's. The holder counts from before its last write. So

@@ -18,7 +18,7 @@ from acktrail.errors import AcktrailError, MissingDependency
 
 COMMANDS: Final = MappingProxyType(
     {
-        "broker": "acktrail.cli.commands.broker:app",
+        "broker": "acktrail.cli.commands.servers:broker_commands",
         "doctor": "acktrail.cli.commands.doctor:doctor",
         "status": "acktrail.cli.commands.status:status",
         "findings": "acktrail.cli.commands.status:findings",
@@ -44,7 +44,7 @@ COMMANDS: Final = MappingProxyType(
         "tables.repair": "acktrail.cli.commands.export:repair",
         "tables.maintain": "acktrail.cli.commands.upkeep:maintain",
         "tables.metrics": "acktrail.cli.commands.upkeep:metrics",
-        "connect": "acktrail.cli.commands.connect:app",
+        "connect": "acktrail.cli.commands.servers:connect",
         "config.profiles": "acktrail.cli.commands.profiles:app",
         "config.dags": "acktrail.cli.commands.profiles:dags",
     }

@@ -12,8 +12,8 @@ import typer
 
 from acktrail import config
 from acktrail.cli import arrow_without_pandas
+from acktrail.cli.commands.status import age, amounts, health_json
 from acktrail.cli.common_options import AsJson, echo_rows
-from acktrail.cli.health_text import age, amounts, health_json
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.plain_tables import printable, table
 from acktrail.times import ago_text

@@ -8,21 +8,22 @@ import fnmatch
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli import health_text
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot, echo_rows, json_line
 from acktrail.errors import InputError, QualityGateFailed
-from acktrail.plain_tables import printable
-from acktrail.times import duration_ms, time_ms
-from acktrail.view.wording import SEVERITIES
+from acktrail.plain_tables import KnownSum, printable, table
+from acktrail.times import ago_text, duration_ms, instant_text, time_ms, utc_text
+from acktrail.view.wording import SEVERITIES, counts_text, headline, in_words, trouble_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from acktrail.tables.delta.store import Tables
     from acktrail.view.cluster_health import ClusterHealth
     from acktrail.view.finding_rows import FindingRow
@@ -34,6 +35,13 @@ _LINES: Final = 60
 """Of an answer that no terminal shows."""
 _OLDEST: Final = dt.datetime.min.replace(tzinfo=dt.UTC)
 """When a finding was first seen that does not know it."""
+_LEAST_ROWS: Final = 3
+_GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "UNFINISHED")
+_QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "UNFINISHED", "REASON")
+_FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL")
+_HELPERS: Final = ("words", "counts", "rank")
+"""Columns of rows that say nothing of their own."""
+Row = Mapping[str, Any]
 
 
 def status(
@@ -76,12 +84,12 @@ def status(
         found, now, stopping = look()
         reasons = found.to_act_on(now, stale)
         if as_json:
-            typer.echo(json_line(health_text.health_json(found, now, reasons)))
+            typer.echo(json_line(health_json(found, now, reasons)))
         elif watch and not sys.stdout.isatty():
-            typer.echo(health_text.one_line(found, now, reasons))
+            typer.echo(one_line(found, now, reasons))
         else:
-            screen = health_text.screen(found, now, reasons, stopping=stopping, lines=_lines())
-            typer.echo(_REDRAW + screen if watch else screen, nl=not watch)
+            text = screen(found, now, reasons, stopping=stopping, lines=_lines())
+            typer.echo(_REDRAW + text if watch else text, nl=not watch)
         if not watch:
             break
         sys.stdout.flush()
@@ -148,7 +156,7 @@ def findings(
     if as_json:
         echo_rows(map(asdict, found))
         return
-    typer.echo(health_text.findings_text(found, dt.datetime.now(dt.UTC)))
+    typer.echo(findings_text(found, dt.datetime.now(dt.UTC)))
 
 
 def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
@@ -167,3 +175,189 @@ def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
 
 def _is_one_of(group_id: str | None, patterns: list[str]) -> bool:
     return group_id is not None and any(fnmatch.fnmatchcase(group_id, pattern) for pattern in patterns)
+
+
+def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, stopping: int, lines: int) -> str:
+    """Who is in trouble, freshness and completeness, then groups, then the share partitions in trouble; at most `lines`
+    lines, where that leaves a few rows of each. The last line has what is to be acted on. `stopping`: critical rules
+    that stopped the newest run."""
+    head = [_headline(found, stopping), *_head(found, now)]
+    verdict = printable(f"act on: {'; '.join(reasons)}" if reasons else _nothing(found))
+    room = max(lines - len(head) - 2, 0)
+    groups = [_group_row(each, now) for each in _rows(found.groups)]
+    queues = [_queue_row(each, now) for each in _in_trouble(found)]
+    of_groups = _block(_GROUP_HEADERS, groups, room // 2, "group(s)")
+    of_queues = _block(_QUEUE_HEADERS, queues, room - len(of_groups), "share partition(s) in trouble")
+    return "\n".join([*head, *of_groups, *of_queues, "", verdict])
+
+
+def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> str:
+    """The same in a line, with its time, for a log."""
+    what = "; ".join(reasons) if reasons else _nothing(found)
+    return printable(
+        f"{utc_text(now)} exported {age(found.exported_at, now)}, observed {age(found.observed_at, now)}; "
+        f"groups: {counts_text(found.group_statuses)}; {what}"
+    )
+
+
+def _nothing(found: ClusterHealth) -> str:
+    looks = "; ".join(found.to_look_at())
+    return f"nothing to act on{f'; to look at: {looks}' if looks else ''}"
+
+
+def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:
+    """One line a finding, the worst first."""
+    if not found:
+        return "no finding"
+    rows = [
+        (
+            *(each.severity if each.is_open else f"({each.severity})", each.rule, each.group_id),
+            *(each.topic or each.topic_id, each.partition, age(each.first_seen_at, now), each.times_seen),
+            _evidence(each),
+            each.detail if each.group_id is not None else f"{each.subject}: {each.detail}",
+        )
+        for each in found
+    ]
+    text = table(_FINDING_HEADERS, rows)
+    return text if all(each.is_open for each in found) else f"{text}\n\n(severity): not open any more"
+
+
+def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> dict[str, Any]:
+    """Everything that is known, with all share partitions that are in trouble; rows have the columns of the tables."""
+    groups = [
+        {
+            **each,
+            "unfinished_records": _unfinished(each).total,
+            "known_unfinished_records": _unfinished(each).known,
+            "statuses": dict(zip(each["words"], each["counts"], strict=True)),
+        }
+        for each in _rows(found.groups)
+    ]
+    queues = [{**each, "told": trouble_text(each["status"], each["reason"])} for each in _in_trouble(found)]
+    return {
+        "cluster_id": found.cluster_id,
+        "at": now,
+        "act_on": list(reasons),
+        "exported_at": found.exported_at,
+        "newest_record_at": instant_text(found.newest_record_ms),
+        "observed_at": found.observed_at,
+        "run_id": found.run_id,
+        "gaps": None if found.gaps is None else {reason: asdict(each) for reason, each in found.gaps.items()},
+        "verdicts": found.verdicts,
+        "statuses": None if found.queues is None else found.statuses,
+        "group_statuses": None if found.groups is None else found.group_statuses,
+        "groups": None if found.groups is None else [*map(_own, groups)],
+        "in_trouble": None if found.queues is None else [*map(_own, queues)],
+        "findings": None if found.findings is None else [asdict(each) for each in found.findings],
+        "changes": None if found.changes is None else found.changes.to_pylist(),
+        "unknown": found.unknown,
+    }
+
+
+def _rows(rows: pa.Table | None) -> list[dict[str, Any]]:
+    return [] if rows is None else rows.to_pylist()
+
+
+def _in_trouble(found: ClusterHealth) -> list[dict[str, Any]]:
+    from acktrail.view.queue_rows import in_trouble
+
+    return [] if found.queues is None else in_trouble(found.queues).to_pylist()
+
+
+def _own(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in _HELPERS}
+
+
+def _headline(found: ClusterHealth, stopping: int) -> str:
+    if found.no_share_group is not None:
+        return printable(found.no_share_group)
+    worst = ((each["group_id"], each["status"], each["status_since"]) for each in _rows(found.groups))
+    critical = (found.severities or {}).get("critical", 0)
+    return headline(worst, found.group_statuses, stopping=stopping, critical_findings=critical)[0]
+
+
+def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
+    newest = None if found.newest_record_ms is None else now.timestamp() - found.newest_record_ms / 1000
+    changes = _rows(found.changes)
+    lines = [
+        f"cluster   {found.cluster_id or 'unknown'}",
+        f"export    {age(found.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
+        f"verdicts  {amounts(found.verdicts)}; reconciled {age(found.reconciled_at, now)}",
+        f"findings  {amounts(found.severities)}",
+        f"statuses  {_statuses_line(found, now)}",
+        *([f"changes   {_changes_line(changes, now)}"] if changes else ()),
+        *(f"unknown   {name}: {why}" for name, why in found.unknown.items()),
+    ]
+    return [printable(line) for line in lines]
+
+
+def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
+    from acktrail.view.cluster_health import LOSSES
+
+    if found.gaps is None:
+        return "gaps unknown"
+    lost = {reason: each for reason, each in found.gaps.items() if reason in LOSSES}
+    if not lost:
+        return "complete since the first export" if found.exported_at else "nothing exported"
+    return "not complete: " + ", ".join(
+        f"{each.gaps:,} gap(s) {reason} ({each.offsets:,} offsets, the newest {age(each.newest_at, now)})"
+        for reason, each in lost.items()
+    )
+
+
+def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
+    if found.groups is None or found.queues is None:
+        return "unknown"
+    if found.no_share_group is not None:
+        return f"{age(found.observed_at, now)}: {found.no_share_group}"
+    groups = f"{len(found.groups):,} group(s), {counts_text(found.group_statuses)}"
+    return f"{age(found.observed_at, now)}: {groups}; {len(found.queues):,} share partition(s)"
+
+
+def _changes_line(changes: Sequence[Row], now: dt.datetime) -> str:
+    newest = changes[0]
+    where = f"{newest['group_id']} {newest['topic'] or newest['topic_id']} {newest['partition']}"
+    what = f"{in_words(newest['before'])} to {in_words(newest['after'] or 'gone')}"
+    return f"{len(changes):,} in 24 h, the newest {age(newest['changed_at'], now)}: {where} from {what}"
+
+
+def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, what: str) -> list[str]:
+    """An empty line, the table's lines, and how many rows were left out; nothing without rows. `most`: lines."""
+    if not rows:
+        return []
+    fits = max(most - 2, _LEAST_ROWS)
+    shown = rows if len(rows) <= fits else rows[: max(fits - 1, _LEAST_ROWS)]
+    more = len(rows) - len(shown)
+    return ["", *table(headers, shown).split("\n"), *([f"… {more:,} more {what}; --json has all"] if more else ())]
+
+
+def _group_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
+    own = f"{row['counts'][0]:,} of {row['partitions']:,}"
+    return row["group_id"], in_words(row["status"]), age(row["status_since"], now), own, _unfinished(row)
+
+
+def _unfinished(group: Row) -> KnownSum:
+    return KnownSum(group["unfinished_records"] or 0, group["unfinished_unknown"])
+
+
+def _queue_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
+    unfinished = None if row["unfinished_records"] is None else f"{row['unfinished_records']:,}"
+    place = (row["group_id"], row["topic"] or row["topic_id"], row["partition"], in_words(row["status"]))
+    return (*place, age(row["status_since"], now), unfinished, trouble_text(row["status"], row["reason"]))
+
+
+def amounts(counts: Mapping[str, int] | None) -> str:
+    """Counts by name, in their order; what matches comes last."""
+    if counts is None:
+        return "unknown"
+    return counts_text(dict(sorted(counts.items(), key=lambda pair: pair[0] == "match")))
+
+
+def _evidence(row: FindingRow) -> str | None:
+    place, offset = row.evidence_state_partition, row.evidence_offset
+    return None if place is None else f"{place}:{'?' if offset is None else offset}"
+
+
+def age(at: dt.datetime | None, now: dt.datetime) -> str:
+    """How long before `now` an instant was."""
+    return ago_text(None if at is None else (now - at).total_seconds())

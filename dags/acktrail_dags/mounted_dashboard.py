@@ -22,7 +22,7 @@ from acktrail.errors import AcktrailError
 from acktrail_dags.parameters import DagProfile, dag_profiles
 from acktrail_dags.run_target import table_run_id, tables_config
 from acktrail_dashboard.page_templates import rendered
-from acktrail_dashboard.web.application import PAGES, SafeHeaders, create_app
+from acktrail_dashboard.web.application import PAGES, create_app, with_safe_headers
 from acktrail_dashboard.web.pages.runs import newest_plans, run_context
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -57,7 +57,7 @@ def mounted_dashboard() -> FastAPI:
     outer.add_api_route("/airflow", tab, methods=_READS, response_model=None, dependencies=guard)
     for folder, profile in folders.items():
         outer.mount(f"/{folder}", _dashboard(profile))
-    outer.add_middleware(SafeHeaders)
+    outer.middleware("http")(with_safe_headers)
     return _with_login(outer)
 
 
@@ -79,7 +79,7 @@ def _explained(error: AcktrailError, guard: list[Any]) -> FastAPI:
         return PlainTextResponse(f"{error.message}\n{error.hint}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
     app.add_api_route("/{path:path}", explanation, methods=_READS, response_model=None)
-    app.add_middleware(SafeHeaders)
+    app.middleware("http")(with_safe_headers)
     return app
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acktrail.config import TablesConfig
-
-if TYPE_CHECKING:
-    from acktrail.reconcile.past.history_reader import HistoryReader
 
 
 def forgo_pandas() -> None:
@@ -48,12 +45,3 @@ def optional_lean_tables(uri: str | None, options_file: Path | None) -> TablesCo
     Kafka alone needs no pandas either."""
     forgo_pandas()
     return TablesConfig.optional_from_environment(uri, options_file)
-
-
-def lean_history(uri: str | None, options_file: Path | None) -> HistoryReader:
-    """The history in the tables of a command that needs no pandas. Raises ConfigurationError also without one."""
-    tables = lean_tables(uri, options_file)
-    from acktrail.reconcile.past.history_reader import HistoryReader
-    from acktrail.tables.delta.store import Tables
-
-    return HistoryReader(Tables(tables))

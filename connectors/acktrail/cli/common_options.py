@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
@@ -22,6 +22,9 @@ from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.times import utc_text
+
+if TYPE_CHECKING:
+    from acktrail.reconcile.past.history_reader import HistoryReader
 
 BootstrapServer = Annotated[
     str | None,
@@ -70,6 +73,15 @@ class OfTables:
     def optional(self) -> TablesConfig | None:
         """The tables; None: none are named."""
         return optional_lean_tables(self.tables, self.tables_options)
+
+    @property
+    def history(self) -> HistoryReader:
+        """The history in the tables. Raises ConfigurationError also without one."""
+        tables = self.needed
+        from acktrail.reconcile.past.history_reader import HistoryReader
+        from acktrail.tables.delta.store import Tables
+
+        return HistoryReader(Tables(tables))
 
 
 @dataclass(frozen=True)

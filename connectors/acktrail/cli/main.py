@@ -67,29 +67,17 @@ GROUPS: Final = MappingProxyType(
 )
 """What the groups of commands are for, by path."""
 
-EXTRAS: Final = MappingProxyType(
-    {
-        "change": "kafka,tables",
-        "config.profiles": "kafka,tables",
-        "connect": "connect",
-        "dashboard": "tables",
-        "dashboard.serve": "dashboard",
-        "demo": "all",
-        "doctor": "kafka,tables",
-        "findings": "tables",
-        "groups": "kafka,tables",
-        "record": "tables",
-        "record.state": "spark",
-        "run": "spark",
-        "run.export": "kafka,tables",
-        "run.stream": "kafka,spark",
-        "run.validate": "quality",
-        "status": "tables",
-        "tables": "tables",
-        "tables.metrics": "connect",
-        "tables.verify": "spark",
-    }
-)
+_NEEDED_BY: Final = {
+    "all": ("demo",),
+    "connect": ("connect", "tables.metrics"),
+    "dashboard": ("dashboard.serve",),
+    "kafka,spark": ("run.stream",),
+    "kafka,tables": ("change", "config.profiles", "doctor", "groups", "run.export"),
+    "quality": ("run.validate",),
+    "spark": ("record.state", "run", "tables.verify"),
+    "tables": ("dashboard", "findings", "record", "status", "tables"),
+}
+EXTRAS: Final = MappingProxyType({path: extras for extras, paths in _NEEDED_BY.items() for path in paths})
 """Extras of the wheel by the path of a command, or of its group; others need none, except for file formats that only an
 extra reads."""
 

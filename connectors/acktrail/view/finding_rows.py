@@ -285,16 +285,13 @@ def _rule(name: tuple[str, str], by_run: Mapping[str, CheckResult], runs: Sequen
 
 
 def stopping_rules(results: pa.Table) -> int:
-    """How many critical rules the newest validation found broken: they stopped the run. `results`: those of critical
-    rules of one run."""
-    newest = results.filter(pc.equal(results["evaluated_at"], pc.max(results["evaluated_at"])))
-    return int(pc.sum(pc.invert(newest["success"])).as_py() or 0)
+    """How many critical rules the newest validation found broken: they stopped the run. `results`: those of one run."""
+    return sum(each.stops for each in newest_results(results))
 
 
 def stopping_run(tables: Tables, run_id: str | None) -> int:
     """The same of a stored run; 0 where that cannot be read."""
-    where = (pc.field("run_id") == run_id) & (pc.field("severity") == "critical")
     try:
-        return stopping_rules(tables.read("quality_results", columns=("evaluated_at", "success"), where=where))
+        return stopping_rules(tables.read("quality_results", where=pc.field("run_id") == run_id))
     except AcktrailError:
         return 0

@@ -28,12 +28,11 @@ _STATUSES: Final = {
 }
 
 _WITHOUT_RECORD: Final = {
+    **_STATUSES,
     OffsetStatusKind.UNRECORDED: "nothing recorded: not delivered yet, or a delivery has not ended",
-    OffsetStatusKind.BELOW_START: "below the start offset: it is not delivered any more, and no delivery state was "
-    "recorded",
+    OffsetStatusKind.BELOW_START: "below the start offset: not delivered any more, and no delivery state was recorded",
     OffsetStatusKind.UNINITIALIZED: "the share partition has no start offset yet",
     OffsetStatusKind.ABSENT: "the share partition was deleted, and no delivery state was recorded",
-    OffsetStatusKind.UNKNOWN: "not known",
 }
 
 _NOW: Final = {

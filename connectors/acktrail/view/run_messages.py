@@ -287,19 +287,15 @@ def _keep(
 ) -> None:
     if not sent:
         return
-    at = now()
-    common = {"cluster_id": _cluster(tables, run_id), "run_id": run_id}
+    common = {"cluster_id": _cluster(tables, run_id), "run_id": run_id, "sent_at": now()}
+    texts = ("subject", "state", "title", "text")
     rows = [
         {
             **common,
-            "sent_at": at,
+            **{name: getattr(message, name) for name in texts},
             "number": first_number + index,
             "kind": str(message.kind),
-            "subject": message.subject,
-            "state": message.state,
             "urgency": message.urgency.value,
-            "title": message.title,
-            "text": message.text,
         }
         for index, message in enumerate(sent)
     ]

@@ -12,7 +12,7 @@ import hmac
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from urllib.parse import parse_qs
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -29,7 +28,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from acktrail.config import TablesConfig, dashboard_token
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.access import Access, App, Message, Receive, Send, is_loopback, is_same
+from acktrail.connect.rest.access import Access, Message, is_loopback, is_same
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
@@ -57,7 +56,9 @@ _STATUSES: Final[dict[type[AcktrailError], int]] = {UnknownName: 404, InputError
 """Of pages that cannot be shown; of others the tables or their storage are the cause."""
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 COOKIE: Final = "acktrail_dashboard"
+_OPEN_PATHS: Final = ("/static/", "/login")
 SESSION_S: Final = 7 * 86_400
+Answer = Callable[[Request], Awaitable[Response]]
 _HEADERS: Final = {
     # No script, style or form but those of the dashboard's own files; no script or style within a page, no eval.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -90,8 +91,8 @@ def create_app(
         if access.token is not None:
             login = partial(_log_in, dashboard, access.token.value)
             app.add_route("/login", login, methods=["POST"])
-        app.add_middleware(AccessGuard, access=access, open_paths=("/static/", "/login"), refuse=dashboard.refusal)
-    app.add_middleware(SafeHeaders)
+        app.middleware("http")(partial(_guarded, dashboard, access))
+    app.middleware("http")(with_safe_headers)
     app.state.prepare = dashboard.prepare
     return app
 
@@ -289,45 +290,29 @@ def is_session(token: str, value: str, now: float) -> bool:
     return is_same(session_value(token, expires), value) and now < expires
 
 
-class SafeHeaders:
-    """Adds the headers that every response has."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.setdefault("Cache-Control", "no-store")
-                headers.update(_HEADERS)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
+async def with_safe_headers(request: Request, answer: Answer) -> Response:
+    """Every response has these headers."""
+    response = await answer(request)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.update(_HEADERS)
+    return response
 
 
-class AccessGuard:
-    """Answers by `refuse` (scope, then ``host`` or ``token``) who may not see pages. The login and the files of
-    `open_paths` need no token."""
+async def _guarded(dashboard: _Dashboard, access: Access, request: Request, answer: Answer) -> Response:
+    """Who may not see pages is refused. The login and the files that all pages load need no token."""
+    refusal = _refusal(access, request)
+    return await answer(request) if refusal is None else dashboard.refusal(request.scope, refusal)
 
-    def __init__(
-        self, app: App, *, access: Access, open_paths: tuple[str, ...], refuse: Callable[[Message, str], App]
-    ) -> None:
-        self._app, self._access, self._open_paths, self._refuse = app, access, open_paths, refuse
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
-        answer = self._app if refusal is None else self._refuse(scope, refusal)
-        await answer(scope, receive, send)
-
-    def _refusal(self, request: Request) -> str | None:
-        if not self._access.serves(request.headers.get("host", "")):
-            return "host"
-        is_open = path_within(request.scope).startswith(self._open_paths)
-        if is_open or self._access.admits(request.headers.get("authorization", "")):
-            return None
-        token, cookie = self._access.token, request.cookies.get(COOKIE, "")
-        return None if token is not None and is_session(token.value, cookie, time.time()) else "token"
+def _refusal(access: Access, request: Request) -> str | None:
+    """Why a request is refused: its ``host``, or no ``token``."""
+    if not access.serves(request.headers.get("host", "")):
+        return "host"
+    is_open = path_within(request.scope).startswith(_OPEN_PATHS)
+    if is_open or access.admits(request.headers.get("authorization", "")):
+        return None
+    token, cookie = access.token, request.cookies.get(COOKIE, "")
+    return None if token is not None and is_session(token.value, cookie, time.time()) else "token"
 
 
 def path_within(scope: Message) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_history
-from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot, json_line
+from acktrail.cli.common_options import TIME, OfTables, json_line
 from acktrail.plain_tables import printable, table
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt
 from acktrail.times import duration_ms, instant_text, time_ms
@@ -44,9 +43,8 @@ def record(
     topic: Annotated[str, typer.Argument(help="Topic, by name or by id.")],
     partition: Annotated[int, typer.Argument(help="Partition of the topic.", min=0)],
     offset: Annotated[int, typer.Argument(help="Offset of the record.", min=0, max=2**63 - 1)],
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """Show what became of one record within a share group: every change, with the state record that shows it.
 
@@ -56,14 +54,14 @@ def record(
 
     Example: acktrail record show fraud-scoring payments 0 4711 --tables /data/acktrail
     """
-    history = lean_history(tables, tables_options)
+    history = at.history
     instances = history.instances(group, topic, partition, offset)
     completeness = history.completeness(group, topic=topic, partition=partition)
     from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 
     reader = DeadLetterReader(history)
     pairs = [(each, history_text.letters_of(reader, each, group, partition)) for each in instances]
-    if not as_json:
+    if not at.as_json:
         typer.echo("\n\n".join(_record_text(each, found, group, partition, completeness) for each, found in pairs))
         return
     asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
@@ -117,9 +115,8 @@ def archived(
         str | None,
         typer.Option("--since", help=f"Only what was archived at or after this time: {TIME}."),
     ] = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """List the records that a share group archived: the group gets them no more, and Kafka reports them nowhere.
 
@@ -132,14 +129,14 @@ def archived(
     Example: acktrail record archived fraud-scoring --since 1d --tables /data/acktrail
     """
     since_ms = None if since is None else time_ms("--since", since)
-    history = lean_history(tables, tables_options)
+    history = at.history
     ranges = history.archived(group, since_ms)
     completeness = history.completeness(group).within(since_ms)
     from acktrail.model.record_history import archived_records
 
     counts = {"records": archived_records(ranges), "endings": sum(each.records for each in ranges)}
     rows = [_archived_row(each, history.topic(each.key.topic_id).topic) for each in ranges]
-    if not as_json:
+    if not at.as_json:
         typer.echo(_archived_text(group, counts, rows, completeness))
         return
     known = {"at_least": not completeness.is_complete, **history_text.completeness_fields(completeness)}
@@ -188,9 +185,8 @@ def rates(
     since: Annotated[str | None, typer.Option("--since", help=f"From this time on: {TIME}.")] = None,
     until: Annotated[str | None, typer.Option("--until", help=f"Before this time: {TIME}.")] = None,
     by_partition: Annotated[bool, typer.Option("--by-partition", help="One row a share partition.")] = False,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """Count what share groups did, by group, topic and interval: records acknowledged, released, archived, redelivered.
 
@@ -206,7 +202,7 @@ def rates(
     every_ms = duration_ms("--every", every)
     since_ms = None if since is None else time_ms("--since", since)
     until_ms = None if until is None else time_ms("--until", until)
-    reader = lean_history(tables, tables_options)
+    reader = at.history
     counted = reader.rates(every_ms, group_id=group, topic=topic, since_ms=since_ms, until_ms=until_ms).to_pylist()
     completeness = reader.completeness(group, topic=topic).within(since_ms, until_ms)
     named = [
@@ -214,7 +210,7 @@ def rates(
         for row in (counted if by_partition else _by_topic(counted))
     ]
     rows = _marked(named, completeness, every_ms)
-    if as_json:
+    if at.as_json:
         known = history_text.completeness_fields(completeness)
         typer.echo(json_line({"interval_ms": every_ms, **known, "rates": _rates_json(rows, every_ms)}))
         return
@@ -295,9 +291,8 @@ def _rates_text(rows: Iterable[Mapping[str, Any]], completeness: HistoryComplete
 
 def dead_letters(
     group: Annotated[str, typer.Argument(help="Share group.")],
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """Compare a share group's archived records with the records in its dead-letter topics, by topic partition.
 
@@ -309,12 +304,12 @@ def dead_letters(
 
     Example: acktrail record dead-letters fraud-scoring --tables /data/acktrail
     """
-    history = lean_history(tables, tables_options)
+    history = at.history
     from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 
     reader = DeadLetterReader(history)
     rows, missing = reader.of_group(group), reader.missing(group)
-    if not as_json:
+    if not at.as_json:
         typer.echo(_text(group, reader, rows, missing))
         return
     answer = {

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
-from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot, echo_rows, json_line
+from acktrail.cli.common_options import TIME, OfTables, echo_rows, json_line
 from acktrail.errors import InputError, QualityGateFailed
 from acktrail.plain_tables import KnownSum, printable, table
 from acktrail.times import ago_text, duration_ms, instant_text, time_ms, utc_text
@@ -55,9 +54,8 @@ def status(
     stale_after: Annotated[
         str, typer.Option("--stale-after", help="An export or statuses older than this are something to act on.")
     ] = "2h",
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """Show whether the trail is fresh and complete, and which groups are in trouble, the worst first.
 
@@ -70,7 +68,7 @@ def status(
     """
     every_ms = min(duration_ms("--every", every), _LONGEST_MS)
     stale = dt.timedelta(milliseconds=duration_ms("--stale-after", stale_after))
-    config = lean_tables(tables, tables_options)
+    config = at.needed
     from acktrail.tables.delta.store import Tables
     from acktrail.view.cluster_health import cluster_health
     from acktrail.view.finding_rows import stopping_run
@@ -83,7 +81,7 @@ def status(
     while True:
         found, now, stopping = look()
         reasons = found.to_act_on(now, stale)
-        if as_json:
+        if at.as_json:
             typer.echo(json_line(health_json(found, now, reasons)))
         elif watch and not sys.stdout.isatty():
             typer.echo(one_line(found, now, reasons))
@@ -119,9 +117,8 @@ def findings(
         typer.Option("--seen-by", help="Acknowledge the archived records of --group in this name; list nothing."),
     ] = None,
     all_of_them: Annotated[bool, typer.Option("--all", help="Also those that are not open any more.")] = False,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """List the findings that are open, the worst and then the newest first: rule, place, since when, and evidence.
 
@@ -134,7 +131,7 @@ def findings(
     Example: acktrail findings --severity error --since 1d
     """
     from_ms = None if since is None else time_ms("--since", since)
-    config = lean_tables(tables, tables_options)
+    config = at.needed
     from acktrail.tables.delta.store import Tables
     from acktrail.view.finding_rows import open_findings
 
@@ -153,7 +150,7 @@ def findings(
     ]
     listed = open_findings(store, gone_too=all_of_them)
     found = [each for each in listed if all(test(each) for test in tests)]
-    if as_json:
+    if at.as_json:
         echo_rows(map(asdict, found))
         return
     typer.echo(findings_text(found, dt.datetime.now(dt.UTC)))

@@ -5,7 +5,7 @@ time, state bands, the fate of a record."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final
@@ -40,6 +40,7 @@ _NEAREST: Final = 3
 _ROUND: Final = timedelta(hours=1)
 """One observation takes less."""
 _SUMMED: Final = ("unfinished_records", "archived_records", "acknowledged", "released", "archived")
+"""Numbers that are summed over share partitions; None where one is known of none."""
 _HELD: Final = ("group_id", "topic_id", "partition", "held", "start_offset", "batches", "next_offset")
 _STATE: Final = ("observed_at", "start_offset", "batches", "completeness")
 _PAST: Final = 24
@@ -120,7 +121,7 @@ def _group(visit: Visit) -> dict[str, Any]:
         "worst": worst,
         "shares": tone_counts(counts),
         "counts": counts,
-        "totals": {name: _known_sum(row[name] for row in listed) for name in _SUMMED},
+        "totals": {name: pc.sum(rows[name]).as_py() for name in _SUMMED},
         "unfinished_unknown": rows["unfinished_records"].null_count,
         "part": part,
         "rows": shown,
@@ -130,12 +131,6 @@ def _group(visit: Visit) -> dict[str, Any]:
         **about,
         "key_of": row_key,
     }
-
-
-def _known_sum(numbers: Iterable[int | None]) -> int | None:
-    """A sum over share partitions; None where it is known of none."""
-    known = [number for number in numbers if number is not None]
-    return sum(known) if known else None
 
 
 def _observed(visit: Visit, newest: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -198,8 +198,8 @@ def _newest(visit: Visit, table: str, column: str, columns: tuple[str, ...] | No
 
 
 def _stopping(visit: Visit) -> int:
-    own = (pc.field("run_id") == visit.open_runs.reconciliation) & (pc.field("severity") == "critical")
-    return stopping_rules(visit.read("quality_results", columns=("evaluated_at", "success"), where=own))
+    own = pc.field("run_id") == visit.open_runs.reconciliation
+    return stopping_rules(visit.read("quality_results", where=own))
 
 
 def _finding_changes(visit: Visit) -> dict[str, dict[str, int]]:

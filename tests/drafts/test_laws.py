@@ -31,7 +31,6 @@ from hypothesis import strategies as st
 from samples.coordinator_random_calls import Step, coordinator, scripts, take
 from samples.random_records import batches
 
-from acktrail.errors import InputError
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, prune_state_batches
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.replay import Policy, replay
@@ -61,7 +60,6 @@ from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
 from acktrail_simulation.drafts.compaction import LogCompaction
 from acktrail_simulation.drafts.complete_records import snapshot_of
-from acktrail_simulation.drafts.control_leader import ControlLeader
 from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets, cleaning, missing_records
 from acktrail_simulation.drafts.record_encoders import encode_in
 from acktrail_simulation.drafts.record_log import RecordLog
@@ -441,15 +439,6 @@ def test_checkpoints_bound_what_is_read() -> None:
         assert "ddd" in kinds
         epochs = [record.checkpoint_epoch for record in own if isinstance(record, ControlCheckpoint)]
         assert epochs == list(range(1, len(epochs) + 1))
-
-
-def test_a_group_subscribes_once() -> None:
-    """A second first checkpoint would begin the group anew."""
-    leader = ControlLeader(RecordLog(), chained=True, deltas_per_checkpoint=1)
-    leader.subscribe(GROUPS[0], 5)
-    with pytest.raises(InputError):
-        leader.subscribe(GROUPS[0], 5)
-    assert leader.clean() == 0
 
 
 @given(seeds, lengths, ranges)

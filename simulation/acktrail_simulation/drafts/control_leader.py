@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from acktrail.errors import InputError
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
@@ -71,13 +70,7 @@ class ControlLeader:
 
     def subscribe(self, group_id: GroupId, start_offset: int) -> int:
         """A group begins at `start_offset` with a checkpoint; the record's offset. One that was subscribed before
-        continues from its epochs in the log.
-
-        Raises:
-            InputError: it is subscribed already.
-        """
-        if group_id in self.states:
-            raise InputError(f"{group_id} is subscribed already")
+        continues from its epochs in the log."""
         before = (record_at.record for record_at in self.log.records if record_at.record.group_id == group_id)
         return self._write(
             ControlCheckpoint(

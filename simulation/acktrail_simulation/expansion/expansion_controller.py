@@ -70,7 +70,7 @@ class ExpansionController:
 
         Raises:
             RetryableError: another change has not ended.
-            InputError: the count does not grow, or a partition is marked for deletion.
+            InputError: a partition is marked for deletion.
         """
         old_count = self.znode.undeleted_partition_count
         self._is_free()
@@ -79,8 +79,6 @@ class ExpansionController:
                 f"{self.topic} has partitions that are marked for deletion: {self.marked[0]} and above",
                 hint="expand it when they are gone",
             )
-        if new_count <= old_count:
-            raise InputError(f"{self.topic} has {old_count} partitions: {new_count} is no expansion")
         added = {number: (number % self.broker_count,) for number in range(old_count, new_count)}
         self.znode = replace(
             self.znode, partitions={**self.znode.partitions, **added}, undeleted_partition_count=new_count
@@ -95,12 +93,9 @@ class ExpansionController:
 
         Raises:
             RetryableError: another change has not ended.
-            InputError: the count does not fall, or none would be left.
         """
         old_count = self.znode.undeleted_partition_count
         self._is_free()
-        if not 0 < new_count < old_count:
-            raise InputError(f"{self.topic} has {old_count} partitions: {new_count} cannot be left")
         self.znode = replace(self.znode, undeleted_partition_count=new_count)
         before = dict(self.leader_epochs)
         for number in range(new_count, old_count):

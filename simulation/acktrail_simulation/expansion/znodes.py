@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acktrail.errors import InputError
-from acktrail_simulation.expansion.field_lists import ArrayType, int32
+from acktrail_simulation.messages.batch_json import one_of
 
 _CREATION: Final = ("leaderEpochAfterCreation", "priorLeaderEpochs")
 _DELETION: Final = ("leaderEpochBeforeDeletion",)
-_REPLICAS: Final = ArrayType(int32)
 _COUNT: Final = ("undeleted_partition_count", "undeleted_partition_number", "partition_number")
 
 
@@ -78,65 +76,21 @@ class TopicZnode:
 
 
 def read_partition_znode(fields: Mapping[str, Any], partition: int) -> PartitionZnode:
-    """The znode of `partition`; a map that is absent is empty, as in znodes from before the KIP.
-
-    Raises:
-        InputError: a field is missing, given under two names, or none of its kind; a key that is no lower partition.
-    """
+    """The znode of `partition`; a map that is absent is empty, as in znodes from before the KIP. Raises InputError: a
+    field is missing, or given under two names."""
+    creation, deletion = (one_of(fields, names, default={}) for names in (_CREATION, _DELETION))
     return PartitionZnode(
         partition=partition,
-        version=int32.from_json(_one(fields, ("version",))),
-        partition_epoch=int32.from_json(_one(fields, ("partition_epoch",))),
-        leader_epoch_after_creation=_epochs(fields, _CREATION, partition),
-        leader_epoch_before_deletion=_epochs(fields, _DELETION, partition),
+        version=fields["version"],
+        partition_epoch=fields["partition_epoch"],
+        leader_epoch_after_creation={int(lower): epoch for lower, epoch in creation.items()},
+        leader_epoch_before_deletion={int(lower): epoch for lower, epoch in deletion.items()},
     )
 
 
 def read_topic_znode(fields: Mapping[str, Any]) -> TopicZnode:
-    """The topic's znode; without the KIP's field no partition is marked for deletion.
-
-    Raises:
-        InputError: as for `read_partition_znode`, or more partitions are undeleted than there are.
-    """
-    partitions = {
-        _partition(number): _REPLICAS.from_json(replicas)
-        for number, replicas in _object(_one(fields, ("partitions",)), "partitions").items()
-    }
-    count = int32.from_json(_one(fields, _COUNT, default=len(partitions)))
-    if not 0 <= count <= len(partitions):
-        raise InputError(f"{count} of {len(partitions)} partitions are undeleted")
-    version = int32.from_json(_one(fields, ("version",)))
-    return TopicZnode(version=version, partitions=partitions, undeleted_partition_count=count)
-
-
-def _epochs(fields: Mapping[str, Any], names: tuple[str, ...], partition: int) -> dict[int, int]:
-    found = {
-        _partition(lower): int32.from_json(epoch)
-        for lower, epoch in _object(_one(fields, names, default={}), names[0]).items()
-    }
-    if wrong := [lower for lower in found if lower >= partition]:
-        raise InputError(f"{names[0]} of partition {partition} names {wrong[0]}, which is not below it")
-    if wrong := [lower for lower, epoch in found.items() if epoch < 0]:
-        raise InputError(f"{names[0]} of partition {partition} has no leader epoch for {wrong[0]}")
-    return found
-
-
-def _partition(name: Any) -> int:
-    if not (isinstance(name, str) and name.isascii() and name.isdigit()):
-        raise InputError(f"{name!r:.80} is no partition")
-    return int32.from_json(int(name))
-
-
-def _object(value: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{name} is no object")
-    return value
-
-
-def _one(fields: Mapping[str, Any], names: tuple[str, ...], default: Any = None) -> Any:
-    found = [name for name in names if name in fields]
-    if len(found) > 1:
-        raise InputError(f"{names[0]} is given twice, as {found[0]} and {found[1]}")
-    if not found and default is None:
-        raise InputError(f"{names[0]} is missing")
-    return fields[found[0]] if found else default
+    """The topic's znode; without the KIP's field no partition is marked for deletion. Raises InputError: the field is
+    given under two names."""
+    partitions = {int(number): tuple(replicas) for number, replicas in fields["partitions"].items()}
+    count = one_of(fields, _COUNT, default=len(partitions))
+    return TopicZnode(version=fields["version"], partitions=partitions, undeleted_partition_count=count)

@@ -11,7 +11,6 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final
 
-from acktrail.errors import InputError
 from acktrail.format.wire.primitives import absent_if_none, none_if_absent
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -71,20 +70,12 @@ def single_fields(item: PersisterRequest | PersisterResponse) -> dict[str, Any]:
 
 
 def read_request(kind: type[PersisterRequest], fields: Mapping[str, Any]) -> tuple[PersisterRequest, ...]:
-    """The requests of a call of `kind`, in either form.
-
-    Raises:
-        InputError: for a field that is missing or no number.
-    """
-    group_id = fields.get("GroupId")
-    if not isinstance(group_id, str):
-        raise InputError("GroupId is no string")
+    """The requests of a call of `kind`, in either form."""
+    group_id = GroupId(fields["GroupId"])
     if "Topics" not in fields:
-        return (_read(kind, GroupId(group_id), fields, fields),)
+        return (_read(kind, group_id, fields, fields),)
     return tuple(
-        _read(kind, GroupId(group_id), topic, partition)
-        for topic in fields["Topics"]
-        for partition in topic["Partitions"]
+        _read(kind, group_id, topic, partition) for topic in fields["Topics"] for partition in topic["Partitions"]
     )
 
 
@@ -112,16 +103,9 @@ def _read(
     values: dict[str, Any] = {}
     for name, attribute in _FIELDS[kind]:
         values[attribute] = read_batches(partition) if name == "StateBatches" else _number(partition, name)
-    number = _number(partition, "Partition")
-    topic_id = topic.get("TopicId")
-    if not isinstance(topic_id, str) or number is None:
-        raise InputError("TopicId or Partition is missing")
-    key = SharePartition(group_id=group_id, topic_id=TopicId(topic_id), partition=number)
+    key = SharePartition(group_id=group_id, topic_id=TopicId(topic["TopicId"]), partition=partition["Partition"])
     return kind(key=key, **values)
 
 
 def _number(fields: Mapping[str, Any], name: str) -> int | None:
-    value = fields.get(name, absent_if_none(None))
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"{name} is no integer")
-    return none_if_absent(value)
+    return none_if_absent(fields.get(name, absent_if_none(None)))

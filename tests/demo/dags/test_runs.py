@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
-from demo.workload_report import WorkloadReport, report_of
+from demo.workload_report import SharePartitionRun, report_of
 from drivers.sent_messages import FACTORY, FILE, messages
 
 from acktrail.config import TablesConfig
@@ -41,13 +41,13 @@ def own_broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture(scope="module")
-def workload(own_broker: EmbeddedBroker) -> WorkloadReport:
+def workload(own_broker: EmbeddedBroker) -> list[SharePartitionRun]:
     """Share groups at work, and what they did."""
     return report_of(run_workload(own_broker.bootstrap_servers, scale=0.3))
 
 
 @pytest.fixture(scope="module")
-def exported(workload: WorkloadReport, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(workload: list[SharePartitionRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Root of the tables that the tests below share, in their order."""
     del workload
     return tmp_path_factory.mktemp("runs") / "tables"
@@ -122,7 +122,7 @@ def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, e
 
 
 def test_reconcile_goes_from_observation_to_report_under_one_run_id(
-    dag_bag: Any, exported: Path, workload: WorkloadReport, tmp_path: Path
+    dag_bag: Any, exported: Path, workload: list[SharePartitionRun], tmp_path: Path
 ) -> None:
     """Every share partition of the workload that is left gets a verdict, the gate passes, the report is whole."""
     conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
@@ -132,7 +132,7 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     for table in ("reconciliations", "share_partition_states", "quality_results"):
         assert _run_ids(exported, table) == {told["run_id"]}, table
     rows = Tables(TablesConfig(uri=str(exported))).read("reconciliations").to_pylist()
-    left = {(of.group_id, of.topic_id, of.partition) for of in workload.share_partitions if not of.deleted}
+    left = {(of.key.group_id, of.key.topic_id, of.key.partition) for of in workload if not of.deleted}
     assert left <= {(row["group_id"], row["topic_id"], row["partition"]) for row in rows}
     assert {row["verdict"] for row in rows} == {"match"}
     assert told["summary"]["share_partitions"] == len(rows)

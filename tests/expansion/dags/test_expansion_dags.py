@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dags.test_resets import FORM, validated
-from expansion.change.expansion_scenes import HOSTILE, a_group, a_plan
+from expansion.change.test_expansion_plan import HOSTILE, a_group, a_plan
 
 pytestmark = pytest.mark.airflow
 

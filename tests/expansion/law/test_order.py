@@ -1,23 +1,45 @@
-"""SAFE and BROKEN are proofs, by the few instants that are left of a series of looks."""
+"""SAFE and BROKEN are proofs, by looks and by state records; the partitions that keys came from, as Kafka's producers
+choose them; and what is called a fence is one, through elections of every kind."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import starmap
+from math import lcm
+from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from definitions.status_history import History
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs.world import batch, snapshot, update
 from samples.golden_vectors import SEED
 
+from acktrail.model.records import StateRecord
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.status_changes import StatusChange
+from acktrail_expansion.keys.key_reading import hashes_of_keys
 from acktrail_expansion.law.order import (
     NEVER,
     Judged,
+    KeyMapping,
+    LogContinuity,
+    LogEnd,
     Marks,
     NotProven,
     OrderVerdict,
     SourceFence,
     judge_by_looks,
+    moves_with_every_count,
+    sources_of,
     worst,
 )
+from acktrail_expansion.law.share_order import judge_by_records, placed_at
+from acktrail_simulation.expansion.key_partitions import murmur2, partition_of_key
 
 KIP = SEED["kip253"]
 V, N = OrderVerdict, NotProven
@@ -105,3 +127,246 @@ def test_the_worst_source_counts(
     found = worst(direct, earlier, is_single=how[0], is_moved=how[1])
 
     assert (found.reason or found.verdict, found.source_partition) == expected
+
+
+SOURCE, TO = (SharePartition(group_id=GroupId("g"), topic_id=TopicId("t"), partition=each) for each in (0, 2))
+ACK = 2
+
+
+class Log:
+    """State records of a source and of a destination, on one state partition or on two, a second apart."""
+
+    def __init__(self, *, is_apart: bool = False) -> None:
+        self._histories = {SOURCE: History(0, {})}
+        self._histories[TO] = History(1, {}) if is_apart else self._histories[SOURCE]
+        self._at = 0
+        self.changes: dict[SharePartition, list[StatusChange]] = {SOURCE: [], TO: []}
+
+    def _put(self, record: StateRecord, wait_ms: int = 0) -> Log:
+        self._at += 1
+        at = self._at * 10, wait_ms + self._at * 1_000
+        self.changes[record.key] += self._histories[record.key].record(record, offset=at[0], timestamp_ms=at[1])
+        return self
+
+    def begin(self, key: SharePartition, start: int | None = None, *, epoch: int = 0) -> Log:
+        """An initialization, or with another epoch a reset."""
+        return self._put(snapshot(key, start, snapshot_epoch=epoch, state_epoch=epoch, leader_epoch=0))
+
+    def update(self, key: SharePartition, start: int, *batches: tuple[int, int, int], ms: int = 0) -> Log:
+        return self._put(update(key, start, 0, tuple(starmap(batch, batches))), ms)
+
+    def gap(self) -> Log:
+        """Records that were not exported."""
+        self._at += 1
+        for history in {*self._histories.values()}:
+            for change in history.gap(self._at * 10):
+                self.changes[change.key].append(change)
+        return self
+
+    def judged(self, low: int | None = 60, high: int | None = 60, **more: Any) -> Judged:
+        source = SourceFence(partition=0, low=low, high=high, **{"is_gapless": True, **more})
+        return judge_by_records(self.changes[TO], (0, 0), self.changes[SOURCE], source)
+
+
+def both(*, is_apart: bool = False) -> Log:
+    return Log(is_apart=is_apart).begin(SOURCE).begin(TO)
+
+
+def test_a_lazy_start_offset_is_no_progress() -> None:
+    """R003-01: offsets 0 to 59 are acknowledged, and the start offset stands at 26 for good: safe, with both state
+    records. One that was not acknowledged then is broken, with the offset, also when it is acknowledged later; neither
+    once the group is reset."""
+    drained = both().update(SOURCE, 0, (0, 25, ACK)).update(SOURCE, 26, (26, 59, ACK)).update(TO, 0, (0, 4, ACK))
+    held = both().update(SOURCE, 0, (0, 25, ACK), (27, 59, ACK)).update(TO, 0, (0, 4, ACK))
+    held.update(SOURCE, 0, (26, 26, ACK))
+
+    safe, broken = drained.judged(), held.judged()
+    assert (safe.verdict, safe.evidence) == (V.SAFE, "state_records")
+    assert (safe.source_state_offset, safe.begun_state_offset) == (40, 50)
+    assert (broken.verdict, broken.source_offset, broken.open_records) == (V.BROKEN, 26, 1)
+    assert held.judged(is_gapless=False).reason is N.NO_RECORD_KNOWN
+    assert held.begin(SOURCE, 0, epoch=7).judged().reason is N.RESET
+
+
+@pytest.mark.parametrize(("wait_ms", "verdict"), [(0, V.NOT_PROVEN), (3_000, V.NOT_PROVEN), (9_000, V.SAFE)])
+def test_two_state_partitions_are_ordered_by_clocks_alone(wait_ms: int, verdict: OrderVerdict) -> None:
+    """Five seconds count as the same moment: neither safe nor broken."""
+    log = both(is_apart=True).update(SOURCE, 0, (0, 59, ACK)).update(TO, 0, (0, 0, ACK), ms=wait_ms)
+    late = both(is_apart=True).update(SOURCE, 0, (0, 0, ACK)).update(TO, 0, (0, 0, ACK))
+    late.update(SOURCE, 0, (1, 59, ACK), ms=wait_ms)
+
+    assert log.judged().verdict is verdict
+    assert late.judged().verdict is (V.BROKEN if verdict is V.SAFE else V.NOT_PROVEN)
+
+
+def test_a_gap_blinds_until_the_next_snapshot_of_the_share_partition() -> None:
+    """Records that are missing before a snapshot of either share partition take nothing away; after it nothing is
+    known, but what an update names. What was open later, with the destination begun, was open when it began."""
+    before = both().gap().begin(SOURCE, 0, epoch=5).begin(TO, 0, epoch=5).update(SOURCE, 0, (0, 59, ACK))
+    after = both().update(SOURCE, 0, (0, 59, ACK)).gap().update(TO, 0, (0, 0, ACK))
+    held = both().gap().update(TO, 0, (0, 0, ACK)).update(SOURCE, 0, (3, 3, 0)).update(TO, 0, (1, 1, ACK))
+
+    assert before.judged().reason is N.NOT_BEGUN
+    assert before.update(TO, 0, (0, 0, ACK)).judged().verdict is V.SAFE
+    assert after.judged().reason is N.NOT_RECORDED
+    assert held.judged().verdict is V.NOT_PROVEN
+    held.changes[TO] = [each for each in held.changes[TO] if each.at.offset != 40]
+    assert held.judged().verdict is V.BROKEN, "its first record may be missing"
+
+
+def test_where_a_share_partition_was_placed() -> None:
+    """KAFKA-20742: by its first start offset, unless a record before it is missing, or it was reset."""
+    logs = (both(), both(), both().gap(), both().begin(TO, 7, epoch=2))
+    placed = [
+        placed_at(log.update(TO, start, (7, 8, ACK)).changes[TO]) for log, start in zip(logs, (7, 0, 7, 7), strict=True)
+    ]
+    assert [each and (each[0], each[1].offset) for each in placed] == [(7, 30), None, None, None]
+
+
+counts = st.integers(1, 14)
+
+
+def moves(old_count: int, new_count: int, mapping: KeyMapping = KeyMapping.MURMUR2) -> list[list[int]]:
+    """Source and destination of every pair that depends."""
+    pairs = [(source, to) for to in range(new_count) for source in sources_of(to, old_count, new_count, mapping)]
+    return sorted(map(list, pairs))
+
+
+@pytest.mark.parametrize("case", KIP["dependencies"], ids=lambda case: f"{case['n_old']} to {case['n_new']}")
+def test_the_vectors_of_dependencies(case: dict[str, Any]) -> None:
+    """R003-02: the sources of every partition are those of the worked examples."""
+    old, new = case["n_old"], case["n_new"]
+    found = {str(each): [*sources_of(each, old, new, KeyMapping.MURMUR2)] for each in range(new)}
+
+    assert found == case["sources_of"]
+
+
+def test_the_gap_in_the_rule_of_lower_partitions() -> None:
+    """R003-05: from 2 to 3 keys move between partitions that were there before, which a map that only new partitions
+    have does not show."""
+    assert moves(2, 3) == KIP["kip_lower_partition_rule_gap"]["moves"]
+
+
+@given(counts, counts, st.sampled_from(KeyMapping))
+def test_sources_and_destinations_are_the_moves_of_all_hashes(old: int, more: int, mapping: KeyMapping) -> None:
+    """R003-02: a destination depends on a source exactly when some hash moves from there to here; without a known
+    mapping each new partition on each old one. What is a source by every count is one by each count in between."""
+    new = old + more
+    found = moves(old, new, mapping)
+    expected = {(h % old, h % new) for h in range(lcm(old, new)) if h % old != h % new}
+    if mapping is KeyMapping.NONE:
+        expected = {(source, to) for source in range(old) for to in range(old, new)}
+    assert found == sorted(map(list, expected))
+    for to in range(old, new):
+        if moves_with_every_count(to, old, new, mapping):
+            by_each = [{*sources_of(to, old, middle, mapping)} for middle in range(to + 1, new)]
+            assert all({*sources_of(to, old, new, mapping)} <= own for own in by_each)
+
+
+KAFKAS = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+    b"": 275646681,
+}
+"""Of Kafka's own test of its hash (``UtilsTest``), and the empty key of its clients in other languages."""
+
+
+def test_the_hash_is_kafkas() -> None:
+    """murmur2 gives what Kafka's own test of it expects, at every remainder of the length by four, without its sign."""
+    found = hashes_of_keys(KeyMapping.MURMUR2, pa.array([*KAFKAS], pa.binary()))
+    assert found.tolist() == [number & 0x7FFFFFFF for number in KAFKAS.values()]
+
+
+@given(st.binary(max_size=40), st.integers(1, 2_000))
+def test_a_key_has_one_partition_among_those_there_are(key: bytes, count: int) -> None:
+    """The same each time and below the count; the sign of the hash is cut off as Kafka does it (``toPositive``)."""
+    java = partition_of_key(KeyMapping.MURMUR2, key, count)
+    signed = murmur2(key) - 2**32 * (murmur2(key) >> 31)
+
+    assert java == (signed & 0x7FFFFFFF) % count
+    assert partition_of_key(KeyMapping.CRC32, key, count) == (zlib.crc32(key) % count if key else None)
+
+
+def test_what_is_not_known_is_none() -> None:
+    """No key, librdkafka's empty key and a mapping that is not known lead to no partition; a topic without partitions
+    is an error."""
+    assert partition_of_key(KeyMapping.MURMUR2, None, 3) is None
+    assert partition_of_key(KeyMapping.CRC32, b"", 3) is None
+    assert partition_of_key(KeyMapping.NONE, b"key", 3) is None
+    with pytest.raises(ValueError, match="at least one partition, not 0"):
+        partition_of_key(KeyMapping.MURMUR2, b"key", 0)
+
+
+@dataclass
+class Replica:
+    """Records, each unlike all others, and where each leader epoch begins."""
+
+    records: list[object] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)
+
+    def lead(self, epoch: int) -> None:
+        """As ``LeaderEpochFileCache.assign``: an epoch without records leaves no trace."""
+        end = len(self.records)
+        self.epochs = {each: begin for each, begin in self.epochs.items() if begin < end} | {epoch: end}
+
+    def copy(self, leader: Replica, end: int) -> None:
+        """Have what the leader has below `end`."""
+        self.records = leader.records[:end]
+        self.epochs = {each: begin for each, begin in leader.epochs.items() if begin < end}
+
+    def answer(self, epoch: int) -> LogEnd:
+        """The log's end and, as ``LeaderEpochFileCache.endOffsetFor`` says, that of the epoch before."""
+        above = [begin for each, begin in sorted(self.epochs.items()) if each > epoch - 1]
+        below = [each for each in self.epochs if each <= epoch - 1]
+        return LogEnd(len(self.records), epoch, max(below, default=epoch - 1), above[0])
+
+
+class Cluster:
+    """Three replicas of one log whose leader changes: unless `is_clean` also to one that lacks records."""
+
+    def __init__(self, chance: Random, *, is_clean: bool) -> None:
+        self._chance, self._is_clean, self._epoch = chance, is_clean, 0
+        self._replicas = [Replica() for _ in range(3)]
+        self.leader = self._replicas[0]
+        self.leader.lead(0)
+
+    def step(self) -> LogEnd:
+        """Records, perhaps an election, records; gives what the leader says."""
+        chance = self._chance
+        self._write()
+        for each in self._replicas:
+            if each is not self.leader and (self._is_clean or chance.random() < 0.4):
+                end = len(self.leader.records)
+                each.copy(self.leader, end if self._is_clean else chance.randint(0, end))
+        if chance.random() < 0.4:
+            self._epoch += chance.choice((1, 1, 2))
+            self.leader = chance.choice(self._replicas)
+            self.leader.lead(self._epoch)
+            self._write()
+        return self.leader.answer(self._epoch)
+
+    def _write(self) -> None:
+        self.leader.records += [object() for _ in range(self._chance.choice((0, 1, 3)))]
+
+
+@given(st.integers(0, 10**9), st.booleans())
+@settings(max_examples=settings.default.max_examples * 4)
+def test_what_is_called_kept_was_kept(seed: int, is_clean: bool) -> None:
+    """R003-09: where neither loss nor doubt is seen, each record of the first look is where it was; and with at most
+    one clean election between two looks neither is seen."""
+    chance = Random(seed)
+    cluster = Cluster(chance, is_clean=is_clean)
+    log = LogContinuity([cluster.step() for _ in range(chance.randint(1, 6))][-1])
+    first = list(cluster.leader.records)
+    for _ in range(4):
+        log.follow([cluster.step() for _ in range(1 if is_clean else chance.randint(1, 3))][-1])
+        if is_clean:
+            assert (log.is_lost, log.is_doubtful) == (False, False)
+        if log.is_lost:
+            return
+        if not log.is_doubtful:
+            assert cluster.leader.records[: len(first)] == first

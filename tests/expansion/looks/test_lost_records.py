@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from expansion.support.seen_looks import audit
+from expansion.support.rows import audit
 from servers.broker_pair import broker_pair
 from servers.real_broker import kill
 from servers.workload import Workload, until

@@ -1,10 +1,14 @@
-"""Controller, broker, log and coordinator of the simulation, each by its own rules."""
+"""Controller, broker, log and coordinator of KIP-253 simulated, each by its own rules; together they keep the order by
+checks and gates, and break it without them."""
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
 from acktrail.errors import InputError, RetryableError
@@ -23,6 +27,8 @@ from acktrail_simulation.expansion.expansion_messages import (
 )
 from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
 from acktrail_simulation.expansion.gating import Gating, sources_of
+from acktrail_simulation.expansion.key_order import inversions
+from acktrail_simulation.expansion.key_partitions import murmur2
 from acktrail_simulation.expansion.position_exchange import PositionExchange
 from acktrail_simulation.expansion.stale_producer import StaleProducer
 
@@ -137,17 +143,6 @@ def test_no_expansion_while_a_partition_is_marked() -> None:
     assert found.partitions[7].leader_epoch_after_creation == {0: 3, 1: 3, **dict.fromkeys(range(2, 7), 0)}
 
 
-@pytest.mark.parametrize("count", [4, 3, 0, -1])
-def test_counts_that_change_nothing_are_refused(count: int) -> None:
-    """An expansion grows, a deletion leaves something and takes something."""
-    found, _ = controller(4)
-    with pytest.raises(InputError, match="is no expansion"):
-        found.expand(count)
-    if count not in (1, 2, 3):
-        with pytest.raises(InputError, match="cannot be left"):
-            found.mark_for_deletion(count)
-
-
 def test_a_stale_producer_is_refused_and_chooses_again() -> None:
     """R003-11: with the check a request for another count is refused whole, records keep their order and go to their
     partition of the count that the producer then asks for; without the check they stay in the old one."""
@@ -240,3 +235,157 @@ def test_records_after_a_deletion_wait_for_the_deleted_partition() -> None:
     found.remove(3)
     assert set(sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 1, 1)) == {2}
     assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 1, 1) == {}
+
+
+choices = st.lists(st.integers(0, 2**20), min_size=60, max_size=160)
+gates = st.sampled_from((Gating.LOWER_PARTITIONS, Gating.EVERY_SOURCE))
+
+
+def world(partitions: int, gating: Gating, *, checks_count: bool = True) -> ExpansionWorld:
+    return ExpansionWorld(WorldShape(partitions=partitions, gating=gating, checks_count=checks_count))
+
+
+@given(st.integers(1, 6), gates, choices)
+def test_no_key_is_consumed_in_another_order(partitions: int, gating: Gating, steps: list[int]) -> None:
+    """R003-03, R003-11, R003-21: with the count checked and gates kept, through any sequence of expansions, deletions,
+    elections and rebalances, no key of one producer is consumed in another order than it was produced in, and nothing
+    waits for good. The KIP's own rule: where each count is a multiple or a divisor of the one before."""
+    life = world(partitions, gating)
+    for choice in steps:
+        life.step(choice)
+
+    assert life.drain()
+    assert inversions(life.delivered) == []
+
+
+@given(st.integers(1, 6), st.sampled_from(Gating), st.booleans(), choices)
+def test_counts_and_maps_keep_their_rules(
+    partitions: int, gating: Gating, checks_count: bool, steps: list[int]
+) -> None:
+    """R003-04 to R003-06, R003-09: after each action, undeleted partitions are at most all, no expansion runs while a
+    partition is marked, maps name lower partitions with epochs that they have reached, leader epochs never fall."""
+    life = world(partitions, gating, checks_count=checks_count)
+    controller = life.controller
+    for choice in steps:
+        before, count = dict(controller.leader_epochs), controller.znode.undeleted_partition_count
+        was_marked = bool(controller.marked)
+        life.step(choice)
+        znode = controller.znode
+        assert 0 < znode.undeleted_partition_count <= len(znode.partitions)
+        assert not (was_marked and znode.undeleted_partition_count > count)
+        for number, epoch in controller.leader_epochs.items():
+            assert epoch >= before.get(number, 0)
+        for number, each in controller.partitions.items():
+            for lower, epoch in (
+                *each.leader_epoch_after_creation.items(),
+                *each.leader_epoch_before_deletion.items(),
+            ):
+                assert lower < number
+                assert epoch <= controller.leader_epochs.get(lower, epoch)
+            assert bool(each.leader_epoch_before_deletion) <= (number >= znode.undeleted_partition_count)
+
+
+def overtaken(
+    partitions: int, new_count: int, gating: Gating, *, checks_count: bool, rounds: int = 6
+) -> set[tuple[int, int]]:
+    """Records of every key before an expansion and after it, and a group that reads the partitions from above. More
+    rounds: fewer records in each. Where a record was overtaken, and where by another one of its key."""
+    life = world(partitions, gating, checks_count=checks_count)
+    keys = [b"key-%d" % number for number in range(life.shape.keys)]
+    for producer in life.producers:
+        producer.add(keys)
+        assert producer.send(life.brokers, 99)
+    life.controller.expand(new_count)
+    life.deliver_all()
+    stale, fresh = life.producers
+    stale.add(keys)
+    stale.send(life.brokers, 99)  # with the old count: refused where it is checked
+    for producer in (stale, fresh):
+        producer.refresh(new_count)
+    for producer in (stale, fresh):
+        producer.add(keys)
+        assert producer.send(life.brokers, 99)
+    for _ in range(rounds):
+        for partition in reversed(range(new_count)):
+            life.fetch_one(partition, 48 // rounds)
+        for member in life.members:
+            member.heartbeat(life.coordinator)
+    assert life.drain()
+    return {(each.overtaken.partition, each.early.partition) for each in inversions(life.delivered)}
+
+
+@pytest.mark.parametrize(("partitions", "new_count"), [(2, 4), (2, 3), (3, 6), (4, 6)])
+def test_order_is_kept_by_gates_and_broken_without_them(partitions: int, new_count: int) -> None:
+    """R003-02, R003-11: as Kafka is, a group that reads new partitions first consumes keys in another order. The check
+    alone does not help; with gates nothing is overtaken."""
+    for checks_count in (False, True):
+        assert overtaken(partitions, new_count, Gating.NONE, checks_count=checks_count)
+    assert not overtaken(partitions, new_count, Gating.EVERY_SOURCE, checks_count=True)
+
+
+@pytest.mark.parametrize("gating", [Gating.LOWER_PARTITIONS, Gating.EVERY_SOURCE])
+def test_gates_without_the_check_are_not_enough(gating: Gating) -> None:
+    """R003-11: a producer with old metadata writes behind the fence, where gates do not look; its next record is
+    consumed first."""
+    assert overtaken(2, 4, gating, checks_count=False, rounds=48)
+
+
+def test_the_rule_of_lower_partitions_has_a_gap() -> None:
+    """R003-05: from 2 to 3 keys move between partitions 0 and 1, which the KIP's maps do not show: overtaken there,
+    with the check and its gates; not where the count is doubled."""
+    assert overtaken(2, 3, Gating.LOWER_PARTITIONS, checks_count=True, rounds=1) == {(0, 1)}
+    assert not overtaken(2, 4, Gating.LOWER_PARTITIONS, checks_count=True, rounds=1)
+
+
+def test_a_deletion_is_an_expansion_backwards() -> None:
+    """R003-06: records of a deleted partition's keys go to lower ones; without gates they are overtaken there, with
+    either rule's they are not, and the partition can be removed when it is empty."""
+    found = {}
+    for gating in Gating:
+        life = world(4, gating)
+        producer = life.producers[0]
+        keys = [b"key-%d" % number for number in range(life.shape.keys)]
+        producer.add(keys)
+        assert producer.send(life.brokers, 99)
+        life.controller.mark_for_deletion(2)
+        life.deliver_all()
+        producer.add(keys)
+        assert not producer.send(life.brokers, 99)
+        producer.refresh(2)
+        assert producer.send(life.brokers, 99)
+        for partition in range(4):
+            life.fetch_one(partition, 99)
+        assert life.drain()
+        found[gating] = {(each.overtaken.partition, each.early.partition) for each in inversions(life.delivered)}
+        for partition in (2, 3):
+            life.log(partition).delete_all()
+        life.remove_empty()
+        assert sorted(life.controller.partitions) == [0, 1]
+    assert found == {Gating.NONE: {(2, 0), (3, 1)}, Gating.LOWER_PARTITIONS: set(), Gating.EVERY_SOURCE: set()}
+
+
+def test_two_expansions_need_the_fences_of_both() -> None:
+    """R003-02: from 4 to 6 to 9 a key moves from 0 past 4, where it leaves no record, to 1. Each expansion's own audit
+    has nothing against it, and its record in 0 is overtaken; gates over all changes hold it back."""
+    key = next(b"%d" % n for n in range(10**5) if [murmur(n) % c for c in (4, 6, 9)] == [0, 4, 1])
+    outcomes = {}
+    for gating in (Gating.NONE, Gating.EVERY_SOURCE):
+        life = world(4, gating)
+        producer = life.producers[0]
+        producer.add([key])
+        assert producer.send(life.brokers, 9)
+        for count in (6, 9):
+            life.controller.expand(count)
+            life.deliver_all()
+        producer.refresh(9)
+        producer.add([key])
+        assert producer.send(life.brokers, 9)
+        life.fetch_one(1, 9)
+        assert life.drain()
+        outcomes[gating] = [(each.overtaken.partition, each.early.partition) for each in inversions(life.delivered)]
+    assert outcomes == {Gating.NONE: [(0, 1)], Gating.EVERY_SOURCE: []}
+    assert 1 % gcd(6, 9) != 0 % gcd(6, 9), "the second expansion alone moves no key from 0 to 1"
+
+
+def murmur(number: int) -> int:
+    return murmur2(b"%d" % number) & 0x7FFFFFFF

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import TopicPartition
-from expansion.support.committed import commit
-from expansion.support.seen_looks import in_process
-from expansion.support.true_traffic import TrueTopic
+from expansion.support.rows import in_process
+from expansion.support.true_traffic import TrueTopic, commit
 from samples.history_tables import build
 from servers.workload import start_at, until
 

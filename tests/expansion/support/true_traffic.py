@@ -16,7 +16,17 @@ from math import gcd
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Message, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import (
+    AcknowledgeType,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 from drivers.whole_topic import messages_of
 from servers.workload import Workload, until
 
@@ -240,3 +250,18 @@ class TrueTopic:
             if record.partition in sources and record.count <= old_count and is_left:
                 left[record.partition].append(record)
         return left
+
+
+__all__ = ["commit"]
+
+
+def commit(admin: AdminClient, group: str, topic: str, *offsets: int) -> None:
+    """Commit `offsets` for a group without members, one for each partition from 0 on. The first coordinator of a broker
+    loads its state a while."""
+    places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
+
+    def is_taken() -> bool:
+        (done,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
+        return not any(place.error for place in done.result(60).topic_partitions)
+
+    until(is_taken, what=f"the coordinator of {group}")

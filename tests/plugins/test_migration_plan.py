@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from change.scenes import a_plan, a_snapshot, group_facts, partition_facts
@@ -16,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.change.change_kind import parse_plan
-from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import PartitionFacts, TargetOffset
 from acktrail.change.planning.change_plan import plan_json
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
@@ -25,13 +23,11 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.dialects import encode
-from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, topic_id_text
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
-from acktrail_plugins.migration import source_states
 from acktrail_plugins.migration.migration_kind import (
     MIGRATION,
     Migration,
@@ -334,21 +330,3 @@ def test_tables_without_records_are_no_source(tmp_path: Path) -> None:
     request, _ = parse_migration({"way": "same", "groups": ["g"]}, asks_source=False)
     with pytest.raises(ConfigurationError, match="no records in the tables"):
         read_source(TablesConfig(uri=str(tmp_path)), request, None)
-
-
-def test_records_are_counted_where_the_log_is_looked_through(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets that are no records of the group do not count; where the log was not looked through offsets count."""
-    rest = [(11, 13, 2, 1), (14, 16, 4, 3)]
-    source.write(snapshot(10, [(10, 10, 0, 1), *rest]), snapshot(10, [(10, 11, 0, 1)], partition=1))
-    asked: list[LogStretch] = []
-
-    def hidden_in(_: object, stretches: Mapping[object, LogStretch]) -> Mapping[object, object]:
-        asked.extend(stretches.values())
-        return {("g", "orders", 0): ((12, 15),), ("g", "orders", 1): None}
-
-    monkeypatch.setattr(source_states, "hidden_in", hidden_in)
-    cluster = cast("Cluster", SimpleNamespace(admin=None))
-    states = [part.carried for part in source_states.counted_in_log(cluster, source.read()).partitions]
-    counted = [(one.acknowledged, one.archived, one.in_flight, one.are_records) for one in states]
-    assert counted == [(1, 1, 1, True), (0, 0, 2, False)]
-    assert [(one.first_offset, one.end_offset) for one in asked] == [(10, 17), (10, 12)]

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from acktrail.branches import branches, load
 from acktrail.change.audit.journal import Journal, read_plan_row
 from acktrail.change.cluster import Cluster
-from acktrail.change.planning.change_plan import PLAN_AGAIN, PLAN_FORMAT, PLAN_VERSION, ChangePlan, PlanT, hash_of
+from acktrail.change.planning.change_plan import (
+    PLAN_AGAIN,
+    PLAN_FORMAT,
+    PLAN_VERSION,
+    ChangePlan,
+    PlanT,
+    hash_of,
+    read_text,
+)
 from acktrail.config import TablesConfig
 from acktrail.errors import MalformedFile, PlanStale
 from acktrail.plain_data import from_json_value
@@ -133,37 +141,29 @@ def kind_of(plan: ChangePlan) -> ChangeKind[Any]:
 
 
 def parse_plan(text: str, where: str) -> ChangePlan:
-    """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`."""
+    """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`; InputError: a field is wrong."""
     data = _plan_data(text, where)
     name = data.get("kind")
     kind = kind_named(name) if isinstance(name, str) else None
     if kind is None:
         raise MalformedFile("is a plan of no kind that is known here", file=where, hint=PLAN_AGAIN)
-    plan: ChangePlan = _checked_plan(kind.plan_type, data, where)
+    plan: ChangePlan = from_json_value(kind.plan_type, data, where)
+    if hash_of(plan) != plan.plan_hash:
+        text = f"{where} was changed after it was made: its hash is another"
+        raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
     return plan
 
 
 def read_plan(file: Path) -> ChangePlan:
     """The plan of any kind in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of
     another version, or it was edited."""
-    return parse_plan(_read_text(file), str(file))
+    return parse_plan(read_text(file, hint=PLAN_AGAIN), str(file))
 
 
 def load_plan(tables: TablesConfig, plan_id: str) -> ChangePlan:
     """A stored plan of any kind. Raises UnknownName: there is none. PlanStale, MalformedFile: what is stored was
     altered."""
     return parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans")
-
-
-def _read_text(file: Path) -> str:
-    """The text of a plan's file. Raises MalformedFile: it cannot be read, or is no text."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        why = f"cannot be read ({type(error).__name__})"
-        raise MalformedFile(why, file=str(file), hint="check the path") from error
-    except UnicodeDecodeError as error:
-        raise MalformedFile("is no text", file=str(file), hint=PLAN_AGAIN) from error
 
 
 def _plan_data(text: str, where: str) -> dict[str, Any]:
@@ -179,12 +179,3 @@ def _plan_data(text: str, where: str) -> dict[str, Any]:
         text = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
         raise PlanStale("other_version", text, hint=PLAN_AGAIN)
     return data
-
-
-def _checked_plan(kind: type[PlanT], data: dict[str, Any], where: str) -> PlanT:
-    """The plan of its JSON object. Raises InputError: a field is wrong. PlanStale: it was edited."""
-    plan = from_json_value(kind, data, where)
-    if hash_of(plan) != plan.plan_hash:
-        text = f"{where} was changed after it was made: its hash is another"
-        raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
-    return plan

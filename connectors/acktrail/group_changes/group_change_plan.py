@@ -37,7 +37,6 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.plain_data import fingerprint, to_json_value
 from acktrail.times import new_run_id, now_ms
 
 _ALTER, _DELETE = "ALTER_CONFIGS", "DELETE"
@@ -84,12 +83,11 @@ class GroupChangePlan(ChangePlan):
     parts: tuple[GroupChange, ...]
 
     @property
-    def preview(self) -> str:
-        """The hash of the changes, of what is there and of what forbids them, not of the log's end: equal previews have
-        equal hashes at any time."""
-        seen = [to_json_value(part) for part in (self.kind, self.cluster_id, self.parts, self.refusals)]
-        there = [[*row.key, row.topic_id, row.start_offset, _content(row.state)] for row in self.partitions]
-        return fingerprint([seen, to_json_value(there)])
+    def preview(self) -> tuple[object, ...]:
+        """The changes, what is there and what forbids them, not the log's end: the same at any time, if nothing
+        moved."""
+        there = [(row.key, row.topic_id, row.start_offset, _content(row.state)) for row in self.partitions]
+        return self.kind, self.cluster_id, self.parts, self.refusals, there
 
 
 def change_notices(
@@ -109,8 +107,8 @@ def change_notices(
             yield Notice(*one, group_id=part.group_id)
 
 
-def _content(state: PartitionState | None) -> list[Any]:
-    return [] if state is None else [state.start_offset, state.state_epoch, state.batches]
+def _content(state: PartitionState | None) -> object:
+    return None if state is None else (state.start_offset, state.state_epoch, state.batches)
 
 
 def config_notices(group_id: str, wanted: Iterable[str], known: Iterable[str]) -> Iterator[Notice]:

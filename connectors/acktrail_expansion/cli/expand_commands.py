@@ -11,7 +11,7 @@ import typer
 
 from acktrail.cli import common_options
 from acktrail.cli.arrow_without_pandas import lean_tables
-from acktrail.cli.change import change_options as options
+from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_new
 from acktrail.cli.common_options import (
     AsJson,

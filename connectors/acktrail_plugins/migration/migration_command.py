@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.change import change_options as options
+from acktrail.cli.change import change_preview as options
 from acktrail.cli.common_options import TIME, ClientConfig, OfTables
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError

@@ -14,7 +14,7 @@ from acktrail.change.collection.facts import TargetOffset, sum_known
 from acktrail.change.execution.reset_kind import ResetChange
 from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.change_plan import Found, Notice, PartitionPlan, RefusedParts, Severity, with_hash
-from acktrail.change.planning.impact import Clamp, CountUnit
+from acktrail.change.planning.impact import Clamp
 from acktrail.change.planning.reset_plan import ResetPlan, with_notices
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, Strategy, StrategyKind, parse_request
 from acktrail.config import TablesConfig
@@ -33,7 +33,6 @@ from acktrail_plugins.migration.source_states import (
     CarriedState,
     SourcePartition,
     SourceStates,
-    counted_in_log,
     read_source,
 )
 
@@ -180,7 +179,6 @@ def plan_migration(
         raise ChangeRefused("same_cluster", f"source and target are one cluster, {states.cluster_id}", hint=hint)
     if source is not None:
         check_source(source, states.cluster_id)
-        states = counted_in_log(source, states)
     migration = replace(migration, source_cluster_id=states.cluster_id)
     wanted = [offset for part in states.partitions if (offset := _offset_of(part)) is not None]
     carried = carry(states, find_translations(migration, wanted, source=source, target=target), migration)
@@ -224,13 +222,12 @@ def _there(row: PartitionPlan, carried: CarriedState) -> CarriedState:
 
 def _not_carried(carried: CarriedState) -> Iterator[Found]:
     """What the source has and no request can set here."""
-    unit = CountUnit.RECORDS if carried.are_records else CountUnit.OFFSETS
     if carried.archived:
-        text = f"{carried.archived} {unit} that the source archived (given up on: poison, maybe) are delivered again"
+        text = f"{carried.archived} offsets that the source archived (given up on: poison, maybe) are delivered again"
         yield Severity.WARNING, "archived_not_carried", text
     if carried.acknowledged:
         text = (
-            f"{carried.acknowledged} acknowledgements of the source are not carried: those {unit} are delivered again"
+            f"{carried.acknowledged} acknowledgements of the source are not carried: those offsets are delivered again"
         )
         yield Severity.WARNING, "acknowledgements_not_carried", text
     if carried.passed is None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.change.cluster import Cluster
-from acktrail.change.collection.delivered_records import hidden_in, replayed_start, topics_by_id
+from acktrail.change.collection.delivered_records import replayed_start, topics_by_id
 from acktrail.change.collection.facts import sum_known
 from acktrail.change.planning.change_plan import Notice, Severity
 from acktrail.change.request.reset_request import ResetRequest, groups_among, is_in
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
-from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
-from acktrail.model.record_history import RecordCounter, Span
 from acktrail.times import instant_text, utc_text
 
 if TYPE_CHECKING:
     from acktrail.reconcile.replay_resume import TopicAtTime
+
+_FINISHED: Final[Mapping[int, str]] = {DeliveryState.ACKNOWLEDGED: "acknowledged", DeliveryState.ARCHIVED: "archived"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +30,7 @@ class CarriedState:
     what was delivered from there on. Kafka has no request that sets such states: finished ones are delivered again,
     delivery counts start at one. `passed` finished records below `start_offset` are delivered again as well, because
     where `start_offset` is on this cluster is not known exactly; at most `passed_most`. None: not known, and `reason`
-    says why. `are_records` False: the source's log was not looked through, the numbers count offsets.
+    says why. The numbers count offsets of the source, as its state does.
     """
 
     topic: str
@@ -42,7 +41,6 @@ class CarriedState:
     passed: int | None = None
     passed_most: int | None = None
     reason: str | None = None
-    are_records: bool = False
 
     @property
     def delivered_again(self) -> int | None:
@@ -58,13 +56,12 @@ class CarriedState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePartition:
     """A share partition of the source. `recorded_start` is the start offset in its state; `carried` what it had, and
-    where its first unfinished record is; `batches` are those from there on."""
+    where its first unfinished record is."""
 
     group_id: str
     partition: int
     recorded_start: int | None
     carried: CarriedState
-    batches: tuple[StateBatch, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:
@@ -130,52 +127,18 @@ def read_source(config: TablesConfig, request: ResetRequest, at_ms: int | None) 
 def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
     """The share partition in a row of a replay (``acktrail.reconcile.partition_replay.REPLAYED``)."""
     start, reason = replayed_start(row)
-    found: tuple[StateBatch, ...] = ()
-    carried = CarriedState(topic=topic, start_offset=start, reason=reason)
+    counts: dict[str, Any] = {}
     if start is not None:
-        found = combine_state_batches([StateBatch(**b) for b in row["batches"] or ()], (), start)
-        carried = replace(carried, **_counts(found, RecordCounter()))
+        counts = dict.fromkeys(("acknowledged", "archived", "in_flight"), 0)
+        for batch in combine_state_batches([StateBatch(**each) for each in row["batches"] or ()], (), start):
+            kind = _FINISHED.get(batch.delivery_state, "in_flight")
+            counts[kind] += batch.last_offset - batch.first_offset + 1
     return SourcePartition(
         group_id=row["group_id"],
         partition=row["partition"],
         recorded_start=None if start is None else row["start_offset"],
-        carried=carried,
-        batches=found,
+        carried=CarriedState(topic=topic, start_offset=start, reason=reason, **counts),
     )
-
-
-def counted_in_log(source: Cluster, states: SourceStates) -> SourceStates:
-    """`states` with records counted, where the source's log can be looked through: its batches name offsets that are
-    no records, too. Raises Unreachable, RetryableError: a broker of the source did not answer."""
-    stretches = {
-        (part.group_id, *part.place): LogStretch(
-            topic=part.place[0],
-            partition=part.partition,
-            first_offset=part.batches[0].first_offset,
-            end_offset=part.batches[-1].last_offset + 1,
-        )
-        for part in states.partitions
-        if part.batches
-    }
-    found = hidden_in(source.admin, stretches)
-    return replace(states, partitions=tuple(_counted(p, found.get((p.group_id, *p.place))) for p in states.partitions))
-
-
-def _counted(part: SourcePartition, hidden: tuple[Span, ...] | None) -> SourcePartition:
-    if hidden is None:
-        return part
-    counts = _counts(part.batches, RecordCounter(hidden))
-    return replace(part, carried=replace(part.carried, **counts, are_records=True))
-
-
-def _counts(batches: Sequence[StateBatch], records: RecordCounter) -> dict[str, Any]:
-    """What was delivered in `batches`."""
-    found = dict.fromkeys(("acknowledged", "archived", "in_flight"), 0)
-    names = {DeliveryState.ACKNOWLEDGED: "acknowledged", DeliveryState.ARCHIVED: "archived"}
-    for batch in batches:
-        name = names[DeliveryState(batch.delivery_state)] if batch.is_terminal else "in_flight"
-        found[name] += records.count(batch.first_offset, batch.last_offset)
-    return found
 
 
 def _selected(request: ResetRequest, known: Sequence[str], at: str | None) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from acktrail.change.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.change.audit.journal import SEQUENCE, read_audit, read_plan_row
-from acktrail.change.planning.change_plan import write_text
+from acktrail.change.planning.change_plan import read_text, write_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.times import utc_text
@@ -38,13 +38,12 @@ _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """Everything is as it was written: `flaws` is empty. Rows that the audit vouches for, and those without audit: of
-    a process that was killed in between, or put in by something that is not acktrail."""
+    """Everything is as it was written. Rows that the audit vouches for, and those without audit: of a process that was
+    killed in between, or put in by something that is not acktrail."""
 
     rows: int
     newest_sequence: int | None
     newest_hash: str | None
-    flaws: tuple[Flaw, ...] = ()
     plans: int
     executions: int
     plans_without_audit: int
@@ -190,10 +189,9 @@ class _Stored:
 def _read_anchor(file: Path) -> tuple[int, str, str]:
     """The audit row that `file` remembers: sequence, hash, where. Raises MalformedFile when it is no such file."""
     hint = "name a file that acktrail change audit --anchor wrote, or one that is not there yet"
+    text = read_text(file, hint=hint)
     try:
-        data: Any = json.loads(file.read_text(encoding="ascii"))
-    except OSError as error:
-        raise MalformedFile(f"cannot be read ({type(error).__name__})", file=str(file), hint=hint) from error
+        data: Any = json.loads(text)
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and {name: data.get(name) for name in _ANCHOR} == _ANCHOR:

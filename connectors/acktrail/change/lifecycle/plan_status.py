@@ -45,7 +45,7 @@ _NEVER_STARTED: Final = (
 _NEVER_SENT: Final = frozenset({Status.LEFT_OUT, Status.NOT_ATTEMPTED, Status.FAILED})
 
 
-def done_before(cluster: Cluster, journal: Journal, plan: ChangePlan) -> frozenset[tuple[str, str, int]]:
+def done_before(cluster: Cluster, journal: Journal, plan: ChangePlan) -> frozenset[Key]:
     """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""
     from acktrail.change.collection.collect import described_offsets
 
@@ -70,7 +70,7 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[s
     by_plan: dict[str, list[AuditRow]] = defaultdict(list)
     for row in read_audit(tables):
         by_plan[row.plan_id].append(row)
-    ledger = read_whole_ledger(tables, plans)
+    ledger = read_ledger(tables, [row["undoes"] for row in plans if row["kind"] == UNDO])
     newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
     return [_line(row, _life(row, by_plan[row["plan_id"]], ledger, at_ms)) for row in newest[:limit]]
 
@@ -86,16 +86,20 @@ def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     return {**_of_life(life), "groups": groups, "executions": executions}
 
 
-def _life(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
+def _life(row: _Row, rows: Iterable[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
     plan_id, created_at, is_refused = row["plan_id"], row["created_at"], bool(row["refusals"])
     is_expired = created_at is not None and at_ms - created_at.timestamp() * 1000 > DAY_MS
     undone = ledger.undone(plan_id)
     return life_of(plan_id, rows, now_ms=at_ms, is_refused=is_refused, is_expired=is_expired, undone=undone)
 
 
-def _newest(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, Any]]:
+def _newest(rows: Iterable[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
     """The newest of these ``reset_executions`` by share partition."""
-    return {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+    return {_key(row): row for row in rows}
+
+
+def _key(row: _Row) -> Key:
+    return row["group_id"], row["topic"], row["partition"]
 
 
 def _execution(row: _Row) -> dict[str, Any]:
@@ -246,21 +250,9 @@ class UndoLedger:
 
 
 def read_ledger(tables: TablesConfig, plan_ids: Iterable[str]) -> UndoLedger:
-    """What is stored of these plans and of those that take them back."""
-    rows = read_plan_rows(tables, {"kind": UNDO}, columns=["plan_id", "undoes"])
-    return _ledger(tables, rows, plan_ids)
-
-
-def read_whole_ledger(tables: TablesConfig, plans: Iterable[Mapping[str, Any]]) -> UndoLedger:
-    """The same of every plan that was ever to be taken back; `plans` are the rows of ``reset_plans``."""
-    rows = [row for row in plans if row["kind"] == UNDO]
-    return _ledger(tables, rows, [row["undoes"] for row in rows])
-
-
-def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: Iterable[str]) -> UndoLedger:
-    """Of `plan_ids` and what undoes them, and what undoes that; `rows` are those of all undos."""
+    """What is stored of these plans, of those that take them back, and of those that take these back."""
     undos: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
+    for row in read_plan_rows(tables, {"kind": UNDO}, columns=["plan_id", "undoes"]):
         undos[row["undoes"]].append(row["plan_id"])
     wanted: set[str] = set()
     waiting = list(plan_ids)
@@ -274,8 +266,7 @@ def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: I
     columns = ["plan_id", "attempt", "group_id", "topic", "partition", "target_offset", "status", "verified_at"]
     outcomes: dict[str, dict[Key, tuple[Status, int | None]]] = defaultdict(dict)
     for row in read_executions(tables, sorted(wanted), columns=columns):
-        key = (row["group_id"], row["topic"], row["partition"])
-        outcomes[row["plan_id"]][key] = (Status(row["status"]), row["target_offset"])
+        outcomes[row["plan_id"]][_key(row)] = (Status(row["status"]), row["target_offset"])
     return UndoLedger(outcomes=outcomes, undos=undos)
 
 

@@ -310,6 +310,17 @@ def plan_json(plan: ChangePlan) -> str:
     return json.dumps(to_json_value(plan), indent=1, ensure_ascii=True) + "\n"
 
 
+def read_text(file: Path, *, hint: str) -> str:
+    """The text of `file`. Raises MalformedFile: it cannot be read, or is no text."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        why = f"cannot be read ({type(error).__name__})"
+        raise MalformedFile(why, file=str(file), hint="check the path") from error
+    except UnicodeDecodeError as error:
+        raise MalformedFile("is no text", file=str(file), hint=hint) from error
+
+
 def write_text(text: str, file: Path) -> None:
     """Write ASCII `text` to `file`, whole or not at all. Raises MalformedFile: the file cannot be written."""
     import tempfile

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.change import change_options as options
+from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import (
     HOUR_MS,
     carry_out,

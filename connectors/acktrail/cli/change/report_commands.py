@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.change import change_options as options
+from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import load_any_plan
 from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
 from acktrail.plain_tables import printable, table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.change import change_options as options
+from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_or_execute
 from acktrail.cli.common_options import OfBoth, OfCluster, command_group, echo_rows, error_json, spread
 from acktrail.errors import AcktrailError, ChangeRefused, ConfigurationError, InputError, UnknownName

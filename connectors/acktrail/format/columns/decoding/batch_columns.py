@@ -40,6 +40,7 @@ _PADDING: Final = bytes(16)
 _NOT_NEGATIVE: Final = (1 << 63) - 1
 _LARGEST: Final = (1 << 31) - 1
 """Bytes that offsets of an Arrow column reach."""
+_FEW_ROWS: Final = 256
 _LEAST_LANES: Final = 32
 """A step over this number of batches costs less than a step of Python for each."""
 
@@ -199,6 +200,9 @@ class _Columns:
 
 
 def _taken(pieces: pa.Array, rows: Int64Array, is_null: BoolArray) -> pa.Array:
+    if len(rows) <= _FEW_ROWS:  # the functions on arrays take longer to be imported
+        texts = [None if gone else pieces[row].as_py() for row, gone in zip(rows.tolist(), is_null, strict=True)]
+        return pa.array(texts, pa.binary())
     return pieces.take(pa.array(rows, mask=is_null if is_null.any() else None))
 
 

@@ -22,12 +22,11 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def reset(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Command:
-    """``acktrail change`` with the scene's broker and tables where a command takes them."""
+def ask(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line, with the scene's broker and tables where a command takes them."""
 
-    def command(name: str, *words: str) -> Done:
-        where = scene.arguments() if name not in ("reject", "show") else scene.arguments()[2:]
-        path = ("plan", "reset") if name == "plan" else (name,)
-        return run(capsys, "change", *path, *words, *where)
+    def command(*words: str, tables: bool = True) -> Done:
+        brokers, stored = scene.arguments()[:2], scene.arguments()[2:]
+        return run(capsys, *words, *(() if words[1] in ("reject", "show") else brokers), *(stored if tables else ()))
 
     return command

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import deltalake
@@ -20,6 +22,7 @@ from acktrail.change.collection.facts import (
     PartitionFacts,
     PartitionState,
     Snapshot,
+    TargetOffset,
     TopicFacts,
 )
 from acktrail.change.execution.attempt import answer_detail, request_detail
@@ -150,6 +153,40 @@ __all__ = [
     "planned",
     "unlocked",
 ]
+
+CASES: Mapping[str, Sequence[Any]] = json.loads(Path(__file__).with_name("cases.json").read_text())
+"""Tables of cases, which tests name."""
+
+
+def scene_of(*, partition: dict[str, Any] | None = MappingProxyType({}), **changes: Any) -> Snapshot:
+    """`a_snapshot` of one share partition (none where it is null) in which a case changes the `cluster`, `group`,
+    `topic` or `partition`."""
+    found = dict(changes)
+    if "cluster" in found:
+        found["cluster"] = replace(CLUSTER, **found["cluster"])
+    if "group" in found:
+        found["groups"] = (group_facts(**_tuples(found.pop("group"))),)
+    if "topic" in found:
+        found["topics"] = (replace(TOPIC, **_tuples(found.pop("topic"))),)
+    rows = () if partition is None else (facts_of(partition),)
+    return replace(a_snapshot(**found), partitions=rows)
+
+
+def facts_of(changed: Mapping[str, Any]) -> PartitionFacts:
+    """`partition_facts` as a case changes them."""
+    found = dict(changed)
+    start = found.pop("start", 40)
+    if "given" in found:
+        found["given"] = TargetOffset(**found["given"])
+    if found.get("state") is not None:
+        rows = tuple(map(tuple, found["state"].get("batches", ())))
+        found["state"] = replace(state(40), **{**found["state"], "batches": rows})
+    return partition_facts(start, **found)
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
 
 ORIGIN = {"cluster_id": "c1", "run_id": "many"}
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)

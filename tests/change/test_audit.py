@@ -15,7 +15,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from change.scenes import NOW, NOW_MS, STAMP, a_plan, a_request, a_snapshot, entry, lease, partition_facts, planned
+from change.scenes import (
+    CASES,
+    NOW,
+    NOW_MS,
+    STAMP,
+    a_plan,
+    a_request,
+    a_snapshot,
+    entry,
+    lease,
+    partition_facts,
+    planned,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,36 +99,40 @@ def test_a_row_that_is_touched_breaks_the_chain(
     assert broken_at(rows, "another") == 0
 
 
-BEGUN = (lease(), entry(Event.BEFORE_CALL))
+def decision(event: Event) -> AuditEntry:
+    return entry(event, attempt=0, group_id=None, detail={"note": "ticket 7"})
 
 
-@pytest.mark.parametrize(
-    ("entries", "standing"),
-    [
-        ((lease(),), ChangeStatus.STARTED),
-        ((lease(), entry(Event.REFUSED), entry(Event.LEASE_RELEASED)), ChangeStatus.REFUSED),
-        (BEGUN, ChangeStatus.UNKNOWN),
-        ((*BEGUN, entry(Event.AFTER_CALL, "unknown")), ChangeStatus.UNKNOWN),
-        ((*BEGUN, entry(Event.AFTER_CALL, "done")), ChangeStatus.UNVERIFIED),
-        ((*BEGUN, entry(Event.AFTER_CALL, "partly")), ChangeStatus.UNVERIFIED),
-        ((*BEGUN, entry(Event.AFTER_CALL, "refused")), ChangeStatus.FAILED),
-        ((lease(), entry(Event.AFTER_CALL, "not_sent")), ChangeStatus.FAILED),
-        ((*BEGUN, entry(Event.VERIFIED, "not_done")), ChangeStatus.FAILED),
-        ((*BEGUN, entry(Event.AFTER_CALL, "done"), entry(Event.VERIFIED, "done")), ChangeStatus.DONE),
-        ((*BEGUN, entry(Event.VERIFIED, "partly")), ChangeStatus.PARTLY),
-        ((*BEGUN, entry(Event.VERIFIED, "overwritten")), ChangeStatus.OVERWRITTEN),
-        ((*BEGUN, entry(Event.VERIFIED, "unknown")), ChangeStatus.UNKNOWN),
-        ((*BEGUN, entry(Event.VERIFIED, "not_done"), lease(attempt=2)), ChangeStatus.STARTED),
-    ],
-)
+TOLD = {
+    "lease": lease(),
+    "before": entry(Event.BEFORE_CALL),
+    "after": entry(Event.AFTER_CALL),
+    "verified": entry(Event.VERIFIED),
+    "refused": entry(Event.REFUSED),
+    "released": entry(Event.LEASE_RELEASED),
+    **{event.value: decision(event) for event in (Event.APPROVED, Event.REJECTED, Event.EXPIRED)},
+}
+
+
+def told(text: str) -> tuple[AuditEntry, ...]:
+    """Entries by their names, each with its outcome; what follows ``again`` is a second attempt."""
+    found: list[AuditEntry] = []
+    first, _, second = text.partition("again")
+    for number, words in enumerate((first, second), start=1):
+        for word in words.split():
+            name, _, outcome = word.partition(":")
+            one = replace(TOLD[name], outcome=outcome or None)
+            found.append(one if one.attempt == 0 else replace(one, attempt=number))
+    return tuple(found)
+
+
+@pytest.mark.parametrize(("text", "standing"), CASES["standings of a group"])
 @pytest.mark.parametrize("group_id", ["g", None])
-def test_where_a_change_stands(entries: tuple[AuditEntry, ...], standing: ChangeStatus, group_id: str | None) -> None:
+def test_where_a_change_stands(text: str, standing: str, group_id: str | None) -> None:
     """After every sequence of rows, also one that a killed process broke off; the newest attempt counts. A change that
     is about no group stands as that of a group."""
-    (found,) = standings(rows_of(*(replace(one, group_id=group_id) for one in entries)))
-    assert found.standing is standing
-    later = found.at(NOW_MS + 3_600_000)
-    assert later.standing is standing
+    (found,) = standings(rows_of(*(replace(one, group_id=group_id) for one in told(text))))
+    assert found.standing == found.at(NOW_MS + 3_600_000).standing == standing
     if found.lease is not None and standing in (ChangeStatus.UNKNOWN, ChangeStatus.STARTED, ChangeStatus.UNVERIFIED):
         assert found.at(NOW_MS).standing is ChangeStatus.RUNNING
 
@@ -125,13 +141,13 @@ def test_what_keeps_others_away() -> None:
     """A lease in force, or an outcome that nobody looked for, whoever holds it; nothing else does: not an outcome that
     verification could not find out, nor what others tried meanwhile."""
     for entries, blocks in (
-        ((lease(),), True),
+        (told("lease"), True),
         ((lease(-1),), False),
-        ((lease(-1), entry(Event.BEFORE_CALL)), True),
-        ((lease(-1), entry(Event.BEFORE_CALL), entry(Event.AFTER_CALL, "done")), False),
-        ((lease(), entry(Event.LEASE_RELEASED)), False),
-        ((lease(), entry(Event.BEFORE_CALL), entry(Event.VERIFIED, "unknown"), entry(Event.LEASE_RELEASED)), False),
-        ((lease(), entry(Event.BEFORE_CALL), entry(Event.LEASE_REFUSED, group_id=None, plan_id="p2")), True),
+        ((lease(-1), *told("before")), True),
+        ((lease(-1), *told("before after:done")), False),
+        (told("lease released"), False),
+        (told("lease before verified:unknown released"), False),
+        ((*told("lease before"), entry(Event.LEASE_REFUSED, group_id=None, plan_id="p2")), True),
     ):
         found = standings(rows_of(*entries))
         assert (blocking(found, "g", plan_id="p2", now_ms=NOW_MS) is not None) is blocks, entries
@@ -250,23 +266,9 @@ def test_groups_that_are_given_up_are_noted_at_once_in_order(tmp_path: Path, mon
 CHANGED = {ChangeStatus.DONE, ChangeStatus.PARTLY, ChangeStatus.STOPPED, ChangeStatus.OVERWRITTEN}
 
 
-def decision(event: Event) -> AuditEntry:
-    return entry(event, attempt=0, group_id=None, detail={"note": "ticket 7"})
-
-
-RELEASED = entry(Event.LEASE_RELEASED)
-APPROVED, REJECTED, EXPIRED = (decision(event) for event in (Event.APPROVED, Event.REJECTED, Event.EXPIRED))
-SENT = (lease(), entry(Event.BEFORE_CALL))
-DONE = (*SENT, entry(Event.AFTER_CALL, "done"), entry(Event.VERIFIED, "done"), RELEASED)
-PARTLY = (*SENT, entry(Event.AFTER_CALL, "partly"), entry(Event.VERIFIED, "partly"), RELEASED)
-LEFT_OUT = (lease(), entry(Event.BEFORE_CALL, "partial"), *DONE[2:])
-FAILED = (*SENT, entry(Event.AFTER_CALL, "refused"), entry(Event.VERIFIED, "not_done"), RELEASED)
-REFUSED = (lease(), entry(Event.REFUSED), RELEASED)
-UNKNOWN = (*SENT, entry(Event.AFTER_CALL, "unknown"), RELEASED)
-
-
-def again(entries: tuple[AuditEntry, ...]) -> tuple[AuditEntry, ...]:
-    return tuple(replace(one, attempt=2) for one in entries)
+DECISIONS = told("approved rejected expired")
+DONE, UNKNOWN = told("lease before after:done verified:done released"), told("lease before after:unknown released")
+FAILED, REFUSED = told("lease before after:refused verified:not_done released"), told("lease refused released")
 
 
 def life(*entries: AuditEntry, **about: Any) -> PlanLife:
@@ -300,34 +302,10 @@ def test_only_what_was_changed_is_taken_back() -> None:
     assert {standing for standing in ChangeStatus if not isinstance(LIFE[standing, Step.UNDO], Refusal)} == CHANGED
 
 
-@pytest.mark.parametrize(
-    ("entries", "standing"),
-    [
-        ((), ChangeStatus.PLANNED),
-        ((APPROVED,), ChangeStatus.APPROVED),
-        ((APPROVED, REJECTED), ChangeStatus.REJECTED),
-        ((REJECTED, APPROVED), ChangeStatus.REJECTED),
-        ((EXPIRED,), ChangeStatus.EXPIRED),
-        ((EXPIRED, REJECTED), ChangeStatus.REJECTED),
-        ((APPROVED, *DONE), ChangeStatus.DONE),
-        ((REJECTED, *DONE), ChangeStatus.DONE),
-        ((*FAILED, REJECTED), ChangeStatus.REJECTED),
-        ((*REFUSED, EXPIRED), ChangeStatus.EXPIRED),
-        ((*PARTLY, REJECTED), ChangeStatus.STOPPED),
-        (UNKNOWN, ChangeStatus.UNKNOWN),
-        ((*UNKNOWN, REJECTED), ChangeStatus.UNKNOWN),
-        ((*UNKNOWN, REJECTED, entry(Event.VERIFIED, "not_done")), ChangeStatus.REJECTED),
-        (LEFT_OUT, ChangeStatus.PARTLY),
-        ((*PARTLY, *again(FAILED)), ChangeStatus.PARTLY),
-        ((*PARTLY, *again(REFUSED)), ChangeStatus.PARTLY),
-        ((*PARTLY, *again(DONE)), ChangeStatus.DONE),
-        ((*LEFT_OUT, *again(DONE)), ChangeStatus.DONE),
-        (SENT, ChangeStatus.RUNNING),
-    ],
-)
-def test_where_a_plan_stands(entries: tuple[AuditEntry, ...], standing: ChangeStatus) -> None:
+@pytest.mark.parametrize(("text", "standing"), CASES["standings of a plan"])
+def test_where_a_plan_stands(text: str, standing: str) -> None:
     """After decisions and attempts in any order: what was done is never forgotten, a closed plan stays closed."""
-    assert life(*entries).standing is standing
+    assert life(*told(text)).standing == standing
 
 
 def test_a_plan_with_a_changed_and_an_unchanged_group_is_partly_done() -> None:
@@ -347,7 +325,7 @@ def test_time_and_refusals_count_while_nothing_was_attempted() -> None:
     assert (undone.standing, undone.undone_by) == (ChangeStatus.UNDONE, ("p2",))
 
 
-@given(st.lists(st.sampled_from([APPROVED, REJECTED, EXPIRED]), max_size=5), st.sampled_from([FAILED, REFUSED, ()]))
+@given(st.lists(st.sampled_from(DECISIONS), max_size=5), st.sampled_from([FAILED, REFUSED, ()]))
 def test_a_rejection_forbids_the_plan_whatever_else_is_noted(
     decisions: list[AuditEntry], attempt: tuple[AuditEntry, ...]
 ) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from change.world import ONE_RELEASE, RECORDS, TOPIC, Scene
+from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
 from confluent_kafka import AcknowledgeType, Consumer, TopicPartition
-from drivers.command_line import Done, run
+from drivers.command_line import Done
 from servers.workload import start_at
 
 from acktrail.change.audit.integrity import checked_audit
@@ -24,29 +24,15 @@ pytestmark = pytest.mark.broker
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
-class Shell:
-    """Commands with the scene's broker and tables where they take them: ``both``, the ``brokers`` or the ``tables``."""
-
-    def __init__(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-        self._scene, self._capsys = scene, capsys
-
-    def __call__(self, *words: str, where: str = "both") -> Done:
-        given = {"both": slice(None), "brokers": slice(2), "tables": slice(2, None)}[where]
-        return run(self._capsys, *words, *self._scene.arguments()[given])
-
-    def plan(self, *words: str) -> dict[str, Any]:
-        return json.loads(self(*words, "--json").stdout)
-
-    def delete(self, *words: str) -> str:
-        """Carry a deletion out; the plan's id."""
-        done = json.loads(self(*words, "--execute", "--json").stdout)
-        assert set(done["groups"].values()) == {"DONE"}
-        return str(done["plan_id"])
+def planned(done: Done) -> dict[str, Any]:
+    return json.loads(done.stdout)
 
 
-@pytest.fixture
-def shell(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(scene, capsys)
+def deleted(done: Done) -> str:
+    """The id of the plan of a deletion that was carried out."""
+    found = json.loads(done.stdout)
+    assert set(found["groups"].values()) == {"DONE"}
+    return str(found["plan_id"])
 
 
 def begun(scene: Scene, records: int = 10) -> tuple[str, str]:
@@ -61,24 +47,24 @@ def begun(scene: Scene, records: int = 10) -> tuple[str, str]:
 
 @pytest.mark.parametrize("setting", ["earliest", "latest"])
 def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
-    scene: Scene, shell: Shell, setting: str
+    scene: Scene, ask: Command, setting: str
 ) -> None:
     """The text has the group's name, what is acknowledged and archived, and where the group would begin should it come
     back. There it begins, and gets as many records as the plan says."""
     topic, group = begun(scene)
     scene.workload.configure_group(group, share_auto_offset_reset=setting)
-    text = shell("groups", "delete", group).stdout
+    text = ask("groups", "delete", group).stdout
     assert f"group(s) {group};" in text
     assert "2 acknowledged and 2 archived records above them would be delivered again, 2 in flight" in text
     assert f"share.auto.offset.reset={setting} decides where it begins" in text
-    made = shell.plan("groups", "delete", group)
+    made = planned(ask("groups", "delete", group, "--json"))
     (row,) = made["partitions"]
     assert row["target_offset"] == (0 if setting == "earliest" else 10)
     assert made["totals"]["skipped"] == (0 if setting == "earliest" else 2)
     assert made["totals"]["to_deliver"] == (10 if setting == "earliest" else 0)
 
-    deletion = shell.delete("groups", "delete", group)
-    (outcome,) = json.loads(shell("change", "show", deletion, "--json", where="tables").stdout)["executions"]
+    deletion = deleted(ask("groups", "delete", group, "--execute", "--json"))
+    (outcome,) = json.loads(ask("change", "show", deletion, "--json").stdout)["executions"]
     assert (outcome["status"], outcome["partition"]) == ("OK", 0)
     if setting == "earliest":
         assert len(scene.deliveries(group, topic, made["totals"]["to_deliver"])) == 10
@@ -86,7 +72,7 @@ def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("what", ["group", "offsets"])
-def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell: Shell, what: str) -> None:
+def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, ask: Command, what: str) -> None:
     """Exported, planned with what was finished and comes again, and carried out: the group gets exactly that. What was
     taken back is not taken back twice."""
     topic, group = begun(scene)
@@ -95,10 +81,10 @@ def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell
         if what == "group"
         else ("groups", "delete-offsets", "--group", group, "--topic", topic)
     )
-    deletion = shell.delete(*words)
+    deletion = deleted(ask(*words, "--execute", "--json"))
     assert scene.starts(group) == []
 
-    plan = shell.plan("change", "undo", deletion)
+    plan = planned(ask("change", "undo", deletion, "--json"))
     assert (plan["kind"], plan["undoes"], plan["partitions"][0]["target_offset"]) == ("undo", deletion, 4)
     totals = plan["totals"]
     assert (totals["to_deliver"], totals["delivered_again"], totals["skipped"]) == (6, 4, 0)
@@ -106,102 +92,102 @@ def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell
     assert totals["in_flight_discarded"] == 2
     assert {"states_stay_forgotten", "archived_again", "delivered_again"} <= {one["rule"] for one in plan["notices"]}
 
-    done = shell("change", "undo", deletion, "--execute")
+    done = ask("change", "undo", deletion, "--execute")
     assert done.code == 0, done.stderr
     assert scene.starts(group) == [4]
     assert len(scene.deliveries(group, topic, totals["to_deliver"])) == 6
-    assert "standing UNDONE" in shell("change", "show", deletion, where="tables").stdout
-    assert "[plan_undone]" in shell("change", "undo", deletion).complaint(2)
+    assert "standing UNDONE" in ask("change", "show", deletion).stdout
+    assert "[plan_undone]" in ask("change", "undo", deletion).complaint(2)
     checked_audit(scene.tables)
 
 
-def test_an_undo_is_refused_where_the_group_began_again(scene: Scene, shell: Shell) -> None:
+def test_an_undo_is_refused_where_the_group_began_again(scene: Scene, ask: Command) -> None:
     """Somebody set a start offset since: the undo says so, and is done where that is allowed. A change of
     configurations has no start offsets."""
     topic, group = begun(scene)
-    deletion = shell.delete("groups", "delete", group)
+    deletion = deleted(ask("groups", "delete", group, "--execute", "--json"))
     start_at(scene.kafka, group, {(topic, 0): 7})
-    refused = shell("change", "undo", deletion, "--execute")
+    refused = ask("change", "undo", deletion, "--execute")
     assert (refused.code, "[moved_on]" in refused.stderr) == (2, True)
     assert scene.starts(group) == [7]
-    assert shell("change", "undo", deletion, "--execute", "--allow-moved-on").code == 0
+    assert ask("change", "undo", deletion, "--execute", "--allow-moved-on").code == 0
     assert scene.starts(group) == [4]
     setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=latest")
-    configs = json.loads(shell(*setting, "--execute", "--json").stdout)["plan_id"]
-    assert "has no start offsets" in shell("change", "undo", configs).complaint(2)
+    configs = json.loads(ask(*setting, "--execute", "--json").stdout)["plan_id"]
+    assert "has no start offsets" in ask("change", "undo", configs).complaint(2)
 
 
-def test_a_deletion_is_planned_stored_and_applied_as_a_reset(scene: Scene, shell: Shell, tmp_path: Path) -> None:
+def test_a_deletion_is_planned_stored_and_applied_as_a_reset(scene: Scene, ask: Command, tmp_path: Path) -> None:
     """A plan that was only shown is stored; records that came since do not make it stale, work of the group does."""
     topic, group = begun(scene)
     scene.workload.configure_group(group, share_auto_offset_reset="latest")
-    made = shell.plan("groups", "delete", group)
+    made = planned(ask("groups", "delete", group, "--json"))
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(made))
     scene.workload.produce(topic, 3)
-    assert shell("change", "apply", str(file)).code == 0
-    again = shell.plan("groups", "delete", group)
+    assert ask("change", "apply", str(file)).code == 0
+    again = planned(ask("groups", "delete", group, "--json"))
     assert again["totals"]["skipped"] == made["totals"]["skipped"] + 3
     scene.settle(group, topic, 1, lambda _: ACCEPT)
-    assert "[preview_changed]" in shell("change", "apply", made["plan_id"], "--execute").complaint(2)
-    assert shell("change", "apply", shell.plan("groups", "delete", group)["plan_id"], "--execute").code == 0
+    assert "[preview_changed]" in ask("change", "apply", made["plan_id"], "--execute").complaint(2)
+    assert ask("change", "apply", planned(ask("groups", "delete", group, "--json"))["plan_id"], "--execute").code == 0
     assert scene.starts(group) == []
 
 
 @ONE_RELEASE
-def test_a_deletion_is_shown_first_and_done_as_shown(scene: Scene, shell: Shell) -> None:
+def test_a_deletion_is_shown_first_and_done_as_shown(scene: Scene, ask: Command) -> None:
     """The preview names what is lost and changes nothing."""
     group = scene.group()
     wanted = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC)
-    shown = shell(*wanted, "--json", where="brokers")
+    shown = ask(*wanted, "--json", tables=False)
     preview = json.loads(shown.stdout)
     assert (shown.code, scene.starts(group)) == (0, [5, 5])
     assert {n["rule"] for n in preview["notices"]} == {"state_is_lost", "begins_again", "skips"}
     assert [(row["start_offset"], row["impact"]["skipped"]) for row in preview["partitions"]] == [(5, RECORDS - 5)] * 2
 
-    done = shell(*wanted, "--execute", "--json")
+    done = ask(*wanted, "--execute", "--json")
     assert json.loads(done.stdout)["groups"] == {group: "DONE"}
     assert scene.starts(group) == []
-    again = shell(*wanted)
+    again = ask(*wanted)
     assert (again.code, "[no_such_state]" in again.stderr) == (2, True)
 
 
 @ONE_RELEASE
-def test_groups_are_deleted_where_they_are_share_groups(scene: Scene, shell: Shell) -> None:
+def test_groups_are_deleted_where_they_are_share_groups(scene: Scene, ask: Command) -> None:
     """R004-31: a share group goes, with its state; a consumer group, which Kafka would delete as well, is refused."""
     group = scene.group()
     consumers = f"consumers-{uuid4().hex[:8]}"
     consumer = Consumer({**to_librdkafka(scene.kafka), "group.id": consumers})
     consumer.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
     consumer.close()
-    refused = shell("groups", "delete", group, consumers, "--execute")
+    refused = ask("groups", "delete", group, consumers, "--execute")
     assert "[not_a_share_group]" in refused.complaint(2)
     assert scene.starts(group) == [5, 5]
-    assert shell("groups", "delete", group, "--execute").code == 0
+    assert ask("groups", "delete", group, "--execute").code == 0
     with ShareGroupAdmin(scene.kafka) as admin:
         assert admin.describe_groups([group])[0].error_code == 69
         assert consumers in {listing.group_id for listing in admin.list_groups(("classic", "consumer"))}
 
 
 @ONE_RELEASE
-def test_configurations_are_set_and_unset(scene: Scene, shell: Shell) -> None:
+def test_configurations_are_set_and_unset(scene: Scene, ask: Command) -> None:
     """Shown, set, unset; a name or value that is none is refused."""
     group = scene.group()
     setting = "share.auto.offset.reset=earliest"
     wanted, show = (
         ("groups", "config", "set", "--group", group),
-        partial(shell, "groups", "config", "show", group, where="brokers"),
+        partial(ask, "groups", "config", "show", group, tables=False),
     )
-    assert "[changes]" in shell(*wanted, setting, where="brokers").stdout
-    assert show(where="brokers").stdout == "nothing is set on the group itself\n"
-    assert shell(*wanted, setting, "--execute").code == 0
-    (shown,) = show("--json", where="brokers").rows
+    assert "[changes]" in ask(*wanted, setting, tables=False).stdout
+    assert show().stdout == "nothing is set on the group itself\n"
+    assert ask(*wanted, setting, "--execute").code == 0
+    (shown,) = show("--json").rows
     assert (shown["own"], shown["configs"]["share.auto.offset.reset"]) == (["share.auto.offset.reset"], "earliest")
-    assert "[nothing_to_change]" in shell(*wanted, setting, "--execute").complaint(2)
-    assert "share.auto.offset.reset" in shell(*wanted, "share.auto.offset.rest=x").stderr
-    bogus = shell(*wanted, "share.auto.offset.reset=bogus", "--execute")
+    assert "[nothing_to_change]" in ask(*wanted, setting, "--execute").complaint(2)
+    assert "share.auto.offset.reset" in ask(*wanted, "share.auto.offset.rest=x").stderr
+    bogus = ask(*wanted, "share.auto.offset.reset=bogus", "--execute")
     assert bogus.code == 2
     assert "bogus" in bogus.stderr
-    assert shell(*wanted, "--unset", "share.auto.offset.reset", "--execute").code == 0
-    assert show(where="brokers").stdout == "nothing is set on the group itself\n"
-    assert "[bad_setting]" in shell(*wanted, "no-equals-sign").complaint(2)
+    assert ask(*wanted, "--unset", "share.auto.offset.reset", "--execute").code == 0
+    assert show().stdout == "nothing is set on the group itself\n"
+    assert "[bad_setting]" in ask(*wanted, "no-equals-sign").complaint(2)

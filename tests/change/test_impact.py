@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from change.scenes import a_plan, a_request, a_snapshot, logs, partition_facts
+from change.scenes import CASES, a_plan, a_request, a_snapshot, facts_of, logs, partition_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.change.collection.delivered_records import passed_range
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset, TargetOffsets
 from acktrail.change.planning.change_plan import with_hash
-from acktrail.change.planning.impact import Clamp, CountUnit, Impact, Resolution, impact_of, resolve
+from acktrail.change.planning.impact import CountUnit, Impact, Resolution, impact_of, resolve
 from acktrail.change.planning.reset_plan import (
     OWN_OFFSETS,
     ResetPlan,
@@ -142,66 +142,28 @@ def test_an_unknown_state_counts_nothing() -> None:
     assert found.reason == "READ is missing"
 
 
-def target(kind: StrategyKind, facts: PartitionFacts | None = None, **named: object) -> Resolution:
-    out = OutOfRange(named.pop("out_of_range", OutOfRange.CLAMP))
-    return resolve(Strategy(kind=kind, **named), facts or partition_facts(40, (10, 100)), out)  # type: ignore[arg-type]
+def resolved(kind: str, asked: dict[str, Any], facts: dict[str, Any]) -> Resolution:
+    values = {name: value for name, value in asked.items() if name != "out_of_range"}
+    out = OutOfRange(asked.get("out_of_range", OutOfRange.CLAMP))
+    return resolve(Strategy(kind=StrategyKind(kind), **values), facts_of(facts), out)
 
 
-@pytest.mark.parametrize(
-    ("resolution", "wanted", "found", "clamp", "note"),
-    [
-        (target(StrategyKind.TO_EARLIEST), 10, 10, None, None),
-        (target(StrategyKind.TO_LATEST), 100, 100, None, None),
-        (target(StrategyKind.TO_CURRENT), 40, 40, None, None),
-        (target(StrategyKind.TO_OFFSET, number=55), 55, 55, None, None),
-        (target(StrategyKind.TO_OFFSET, number=5), 5, 10, Clamp.BELOW_LOG_START, None),
-        (target(StrategyKind.TO_OFFSET, number=2**63 - 1), 2**63 - 1, 100, Clamp.ABOVE_LOG_END, None),
-        (target(StrategyKind.SHIFT_BY, number=-15), 25, 25, None, None),
-        (target(StrategyKind.SHIFT_BY, number=-50), -10, 10, Clamp.BELOW_LOG_START, None),
-        (target(StrategyKind.SHIFT_BY, number=70), 110, 100, Clamp.ABOVE_LOG_END, None),
-        (target(StrategyKind.SHIFT_BY, number=2**63 - 1), 2**63 - 1, 100, Clamp.ABOVE_LOG_END, None),
-        (target(StrategyKind.SHIFT_BY, number=1 - 2**63), 41 - 2**63, 10, Clamp.BELOW_LOG_START, None),
-        (
-            target(StrategyKind.TO_DATETIME, partition_facts(40, (10, 100), offset_at=33), moment_ms=1),
-            33,
-            33,
-            None,
-            None,
-        ),
-        (target(StrategyKind.TO_DATETIME, moment_ms=1), 100, 100, None, "fallback_latest"),
-        (target(StrategyKind.BY_DURATION, moment_ms=1), 100, 100, None, "fallback_latest"),
-        (target(StrategyKind.TO_CURRENT, partition_facts(None, (10, 100))), 100, 100, None, "fallback_latest"),
-        (
-            target(StrategyKind.FROM_FILE, partition_facts(40, (10, 100), given=TargetOffset(offset=7))),
-            7,
-            10,
-            Clamp.BELOW_LOG_START,
-            None,
-        ),
-    ],
-)
-def test_targets(resolution: Resolution, wanted: int, found: int, clamp: Clamp | None, note: str | None) -> None:
+@pytest.mark.parametrize(("kind", "asked", "facts", "wanted", "target", "clamp", "note"), CASES["targets"])
+def test_targets(
+    kind: str, asked: Any, facts: Any, wanted: int, target: int, clamp: str | None, note: str | None
+) -> None:
     """R004-01, R004-02, R004-08: each strategy's start offset, clamped to the log, with why."""
-    assert (resolution.wanted, resolution.target, resolution.clamp) == (wanted, found, clamp)
-    assert (resolution.note and resolution.note[0]) == note
-    assert resolution.refusal is None
+    found = resolved(kind, asked, facts)
+    assert (found.wanted, found.target, found.clamp) == (wanted, target, clamp)
+    assert (found.note and found.note[0]) == note
+    assert found.refusal is None
 
 
-@pytest.mark.parametrize(
-    ("resolution", "rule"),
-    [
-        (target(StrategyKind.SHIFT_BY, partition_facts(None), number=1), "no_start_offset"),
-        (target(StrategyKind.TO_OFFSET, number=5, out_of_range="reject"), "out_of_range"),
-        (target(StrategyKind.TO_OFFSET, number=101, out_of_range="reject"), "out_of_range"),
-        (target(StrategyKind.TO_EARLIEST, partition_facts(log_start_offset=None)), "log_unknown"),
-        (target(StrategyKind.TO_HISTORY, partition_facts(given=TargetOffset(reason="a gap"))), "no_offset_given"),
-    ],
-)
-def test_what_has_no_target_is_refused(resolution: Resolution, rule: str) -> None:
+@pytest.mark.parametrize(("kind", "asked", "facts", "rule"), CASES["no targets"])
+def test_what_has_no_target_is_refused(kind: str, asked: Any, facts: Any, rule: str) -> None:
     """R004-30: nothing to count from, out of range where that is refused, a log that cannot be asked."""
-    assert resolution.target is None
-    assert resolution.refusal is not None
-    assert resolution.refusal[0] == rule
+    found = resolved(kind, asked, facts)
+    assert (found.target, found.refusal and found.refusal[0]) == (None, rule)
 
 
 @given(logs(), st.integers(-60, 60))

@@ -76,7 +76,7 @@ def lost_tables(monkeypatch: pytest.MonkeyPatch, scene: Scene, name: str) -> Ite
 @ONE_RELEASE
 @pytest.mark.parametrize("step", ["write_executions", "note"])
 def test_what_verification_cannot_note_is_unknown(
-    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch, step: str
+    scene: Scene, ask: Command, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Rows of `reset_executions`, or the end of the audit, cannot be written after the look: nothing is settled."""
     plan = scene.earliest(scene.group())
@@ -91,58 +91,49 @@ def test_what_verification_cannot_note_is_unknown(
         return settle(*arguments, **named)
 
     monkeypatch.setattr(verify, "verify_reset", failing)
-    done = reset("apply", plan["plan_id"], "--execute", "--watch", "0")
+    done = ask("change", "apply", plan["plan_id"], "--execute", "--watch", "0")
     monkeypatch.undo()
     assert unknown(done, plan["plan_id"])
     assert "storage is full" in done.stderr
-    assert reset("verify", plan["plan_id"], "--watch", "0").code == 0
+    assert ask("change", "verify", plan["plan_id"], "--watch", "0").code == 0
+
+
+@contextmanager
+def unwritten(monkeypatch: pytest.MonkeyPatch, group: str) -> Iterator[None]:
+    """The audit row before the request of a group cannot be written."""
+    note = Journal.note
+
+    def note_others(journal: Journal, entries: Any, **named: Any) -> None:
+        if any(one.event is Event.BEFORE_CALL and one.group_id == group for one in entries):
+            raise ConfigurationError("tables: the storage is full")
+        note(journal, entries, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "note", note_others)
+        yield
 
 
 @ONE_RELEASE
 def test_a_later_group_does_not_hide_that_one_before_it_was_sent(
-    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, ask: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The audit row before the second request cannot be written: the first one left all the same."""
+    """The audit row before the second request cannot be written: the first one left all the same. Before the first
+    request: exit code 3, nothing was sent, the group is free."""
     groups = sorted([scene.group(), scene.group()])
-    plan = scene.earliest(groups[0], groups=groups)
-
-    note = Journal.note
-
-    def note_once(journal: Journal, entries: Any, **named: Any) -> None:
-        if any(one.event is Event.BEFORE_CALL and one.group_id == groups[1] for one in entries):
-            raise ConfigurationError("tables: the storage is full")
-        note(journal, entries, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Journal, "note", note_once)
-        assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
+    plan = scene.earliest(groups[0], groups=groups)["plan_id"]
+    with unwritten(monkeypatch, groups[0]):
+        ask("change", "apply", plan, "--execute").complaint(3)
+    assert [scene.starts(group) for group in groups] == [[5, 5], [5, 5]]
+    assert scene.standing(plan) == "REFUSED"
+    with unwritten(monkeypatch, groups[1]):
+        assert unknown(ask("change", "apply", plan, "--execute", "--watch", "0"), plan)
     assert [scene.starts(group) for group in groups] == [[0, 0], [5, 5]]
-    assert reset("verify", plan["plan_id"], "--watch", "0").code == 7
-
-
-@ONE_RELEASE
-def test_nothing_of_this_applies_before_the_request_leaves(
-    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The audit row before the first request cannot be written: exit code 3, nothing was sent, the group is free."""
-    group = scene.group()
-    plan, note = scene.earliest(group), Journal.note
-
-    def note_never(journal: Journal, entries: Any, **named: Any) -> None:
-        if any(one.event is Event.BEFORE_CALL for one in entries):
-            raise ConfigurationError("tables: the storage is full")
-        note(journal, entries, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Journal, "note", note_never)
-        reset("apply", plan["plan_id"], "--execute").complaint(3)
-    assert scene.starts(group) == [5, 5]
-    assert scene.standing(plan["plan_id"]) == "REFUSED"
-    assert reset("apply", plan["plan_id"], "--execute", "--watch", "0").code == 0
+    assert ask("change", "verify", plan, "--watch", "0").code == 7
+    assert ask("change", "apply", plan, "--execute", "--watch", "0").code == 0
 
 
 def test_tables_lost_after_a_request_leave_an_unknown_outcome(
-    scene: Scene, capsys: pytest.CaptureFixture[str], reset: Command, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, capsys: pytest.CaptureFixture[str], ask: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables lost after a reset, a deletion of offsets, and a change of configurations: the answer cannot be noted,
     exit code 5, not 3; once the tables are back, verification settles it."""
@@ -157,7 +148,7 @@ def test_tables_lost_after_a_request_leave_an_unknown_outcome(
         plan_id = reset_of[2] if name == "alter_offsets" else list_plans(scene.tables)[0]["plan_id"]
         assert unknown(done, plan_id)
         assert scene.is_open(plan_id)
-        assert reset("verify", plan_id).code == 0
+        assert ask("change", "verify", plan_id).code == 0
         assert scene.standing(plan_id) == "DONE"
 
 
@@ -195,15 +186,15 @@ def test_a_signal_while_verification_waits(scene: Scene) -> None:
 
 
 def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
-    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, ask: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed right after its answer, before verification: exit code 5 for a reset, again for verification while it is
     down, and for a deletion; settled when it is back. The module's functions raise the same."""
     group, other = scene.group(), scene.group()
     plan, deletion = scene.earliest(group), scene.plan_deletion([other], [TOPIC])
     with after_the_call(monkeypatch, "alter_offsets", partial(kill, scene.broker)):
-        assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
-    assert unknown(reset("verify", plan["plan_id"], "--watch", "0"), plan["plan_id"])
+        assert unknown(ask("change", "apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
+    assert unknown(ask("change", "verify", plan["plan_id"], "--watch", "0"), plan["plan_id"])
     scene.broker.start()
     assert scene.is_open(plan["plan_id"])
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}

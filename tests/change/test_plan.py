@@ -8,14 +8,26 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from change.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_facts, logs, partition_facts, state
+from change.scenes import (
+    CASES,
+    CLUSTER,
+    TOPIC,
+    a_plan,
+    a_request,
+    a_snapshot,
+    group_facts,
+    logs,
+    partition_facts,
+    scene_of,
+    state,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.change.change_kind import load_plan, parse_plan, read_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import with_passed
-from acktrail.change.collection.facts import PartitionFacts, PartitionState, PassedFacts, Snapshot, TargetOffset
+from acktrail.change.collection.facts import PartitionFacts, PartitionState, PassedFacts
 from acktrail.change.planning.change_plan import (
     Notice,
     RefusedParts,
@@ -27,7 +39,7 @@ from acktrail.change.planning.change_plan import (
     refusal_error,
 )
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.request.reset_request import OutOfRange, StrategyKind
+from acktrail.change.request.reset_request import OutOfRange, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale
 from acktrail.model.batches import StateBatch
@@ -38,6 +50,11 @@ ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, deliver
 
 def rules(plan: ResetPlan, severity: Severity) -> set[str]:
     return {notice.rule for notice in plan.notices if notice.severity is severity}
+
+
+def requested(asked: dict[str, Any]) -> ResetRequest:
+    kinds = {"kind": StrategyKind, "out_of_range": OutOfRange}
+    return a_request(**{name: kinds.get(name, type(value))(value) for name, value in asked.items()})
 
 
 @given(logs(), st.sampled_from([StrategyKind.TO_EARLIEST, StrategyKind.TO_LATEST, StrategyKind.TO_CURRENT]))
@@ -141,47 +158,10 @@ def test_a_plan_has_an_age() -> None:
         assert caught.value.rule == rule
 
 
-MISSING = group_facts(error_code=69, error="GROUP_ID_NOT_FOUND", state=None, rights=None)
-
-
-NEW_GROUP = a_snapshot(partition_facts(None, state=None, is_described=False, is_new_group=True), groups=(MISSING,))
-
-
-@pytest.mark.parametrize(
-    ("rule", "request_changes", "snapshot"),
-    [
-        ("unsupported_release", {}, a_snapshot(cluster=replace(CLUSTER, resets_share_groups=False))),
-        ("unknown_group", {}, a_snapshot(groups=(MISSING,))),
-        ("not_a_share_group", {"allow_create": True}, a_snapshot(groups=(replace(MISSING, is_other_type=True),))),
-        ("group_not_empty", {}, a_snapshot(groups=(group_facts(members=("app-1", "app-2")),))),
-        ("group_refused", {}, a_snapshot(groups=(group_facts(error_code=30, error="X"),))),
-        ("unauthorized_group", {}, a_snapshot(groups=(group_facts(rights=("DESCRIBE",)),))),
-        ("unknown_topic", {}, a_snapshot(topics=(replace(TOPIC, error_code=3, error="X", nearest=("order",)),))),
-        ("topic_refused", {}, a_snapshot(topics=(replace(TOPIC, error_code=29, error="X"),))),
-        ("unauthorized_topic", {}, a_snapshot(topics=(replace(TOPIC, rights=("DESCRIBE",)),))),
-        ("internal_topic", {}, a_snapshot(topics=(replace(TOPIC, is_internal=True),))),
-        ("unknown_partition", {}, a_snapshot(partition_facts(partition=4))),
-        ("no_such_group", {}, a_snapshot(unmatched=("orders-*",))),
-        ("nothing_to_reset", {}, a_snapshot(partitions=())),
-        ("state_unreadable", {}, a_snapshot(cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ"))),
-        ("state_unreadable", {}, a_snapshot(partition_facts(state=None, state_reason="odd record"))),
-        ("state_disagrees", {}, a_snapshot(partition_facts(41, state=state(40)))),
-        ("state_disagrees", {}, a_snapshot(partition_facts(41, state=None))),
-        ("topic_recreated", {}, a_snapshot(partition_facts(given=TargetOffset(topic_id="other")))),
-        ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot()),
-        ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot(partition_facts(None))),
-        ("would_skip", {"kind": StrategyKind.TO_OFFSET, "number": 60, "allow_create": True}, NEW_GROUP),
-        (
-            "out_of_range",
-            {"kind": StrategyKind.TO_OFFSET, "number": 3, "out_of_range": OutOfRange.REJECT},
-            a_snapshot(),
-        ),
-        ("log_unknown", {}, a_snapshot(partition_facts(log_end_offset=None, log_error="LEADER_NOT_AVAILABLE"))),
-    ],
-)
-def test_each_rule_forbids(rule: str, request_changes: dict[str, Any], snapshot: Snapshot) -> None:
+@pytest.mark.parametrize(("rule", "asked", "changes"), CASES["refusals"])
+def test_each_rule_forbids(rule: str, asked: dict[str, Any], changes: dict[str, Any]) -> None:
     """R004-26, R004-30: the refusal has the rule's name, and nothing may be sent."""
-    plan = a_plan(a_request(**request_changes), snapshot)
+    plan = a_plan(requested(asked), scene_of(**changes))
 
     assert rules(plan, Severity.REFUSAL) == {rule}
     assert plan.executable(partial=False) == ()
@@ -224,31 +204,14 @@ def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
     assert forgotten(plan) == ("unknown", "at least 3")
 
 
-@pytest.mark.parametrize(
-    ("rule", "allowance", "snapshot"),
-    [
-        ("skips", {"kind": StrategyKind.TO_LATEST, "allow_skip": True}, a_snapshot()),
-        (
-            "group_is_made",
-            {"allow_create": True},
-            a_snapshot(partition_facts(None, state=None, is_described=False), groups=(MISSING,)),
-        ),
-        (
-            "without_state",
-            {"without_state": True},
-            a_snapshot(
-                partition_facts(state=None, state_reason="READ"),
-                cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ"),
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("rule", "allowance", "changes"), CASES["allowances"])
 def test_an_allowance_turns_a_refusal_into_a_serious_warning(
-    rule: str, allowance: dict[str, Any], snapshot: Snapshot
+    rule: str, allowance: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """Skipping, making a group, going blind: only where it was said."""
-    allowed = a_plan(a_request(**allowance), snapshot)
-    refused = a_plan(a_request(**{k: v for k, v in allowance.items() if not isinstance(v, bool)}), snapshot)
+    snapshot = scene_of(**changes)
+    allowed = a_plan(requested(allowance), snapshot)
+    refused = a_plan(requested({k: v for k, v in allowance.items() if not isinstance(v, bool)}), snapshot)
 
     assert rule in rules(allowed, Severity.SERIOUS)
     assert allowed.refusals == ()

@@ -25,63 +25,63 @@ from acktrail.tables.delta.store import Tables
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
-def test_a_rejected_plan_is_closed_for_every_entry_point(scene: Scene, reset: Command) -> None:
+def test_a_rejected_plan_is_closed_for_every_entry_point(scene: Scene, ask: Command) -> None:
     """By the command line: apply (dry and real), approve, undo and the module's functions all refuse; who, when and why
     is said and noted; nothing was sent."""
     group = scene.group()
     plan = scene.earliest(group)
-    assert reset("reject", plan["plan_id"], "--reason", "not this week").code == 0
+    assert ask("change", "reject", plan["plan_id"], "--reason", "not this week").code == 0
     for words in (("apply",), ("apply", "--execute"), ("approve",), ("undo", "--execute")):
-        complaint = reset(words[0], plan["plan_id"], *words[1:]).complaint(2)
+        complaint = ask("change", words[0], plan["plan_id"], *words[1:]).complaint(2)
         assert ("[plan_rejected]" in complaint) is (words[0] != "undo"), complaint
         assert words[0] == "undo" or "not this week" in complaint
     with pytest.raises(ChangeRefused, match="plan_rejected"):
         scene.execute(plan)
     with pytest.raises(ChangeRefused, match="plan_rejected"):
         scene.would_send(plan)
-    assert reset("reject", plan["plan_id"]).code == 0
+    assert ask("change", "reject", plan["plan_id"]).code == 0
     rows = read_audit(scene.tables, {"plan_id": plan["plan_id"]})
     decided = [json.loads(row.detail) for row in rows if row.event == Event.REJECTED]
     assert decided == [{"note": "not this week"}]
     assert scene.standing(plan["plan_id"]) == "REJECTED"
-    assert "rejected by" in reset("show", plan["plan_id"]).stdout
+    assert "rejected by" in ask("change", "show", plan["plan_id"]).stdout
     assert scene.starts(group) == [5, 5]
 
 
 @ONE_RELEASE
-def test_an_approval_that_nobody_gave_in_time_closes_the_plan(scene: Scene, reset: Command) -> None:
+def test_an_approval_that_nobody_gave_in_time_closes_the_plan(scene: Scene, ask: Command) -> None:
     """As the form's time-out notes it; and a plan that is too old is closed for approval and execution alike."""
     plan = scene.earliest(scene.group())
     scene.note_decision(plan, approved=False, actor="nobody", note="nobody answered", expired=True)
     assert scene.standing(plan["plan_id"]) == "EXPIRED"
-    assert "[plan_expired]" in reset("apply", plan["plan_id"], "--execute", "--max-age", "99").complaint(2)
+    assert "[plan_expired]" in ask("change", "apply", plan["plan_id"], "--execute", "--max-age", "99").complaint(2)
     old = scene.earliest(scene.group())
     with pytest.raises(PlanStale, match="too_old"):
         scene.would_send(old, max_age_ms=0)
-    assert "[too_old]" in reset("apply", old["plan_id"], "--max-age", "0").complaint(2)
+    assert "[too_old]" in ask("change", "apply", old["plan_id"], "--max-age", "0").complaint(2)
 
 
 @ONE_RELEASE
-def test_a_second_person_approves(scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_person_approves(scene: Scene, ask: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the setting nothing is sent without an approval, nor with the requester's own; with somebody else's it is.
     A misspelled setting is an error, not none."""
     group = scene.group()
     plan = scene.earliest(group, requested_by="ann")
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
-    assert "[approval_missing]" in reset("apply", plan["plan_id"], "--execute").complaint(2)
-    assert "[own_approval]" in reset("approve", plan["plan_id"]).complaint(2)
+    assert "[approval_missing]" in ask("change", "apply", plan["plan_id"], "--execute").complaint(2)
+    assert "[own_approval]" in ask("change", "approve", plan["plan_id"]).complaint(2)
     with pytest.raises(ChangeRefused, match="own_approval"):
         scene.note_decision(plan, approved=True, actor="Ann")
     assert "ann" in api.approval_needed(reset_plan(plan))
     assert scene.starts(group) == [5, 5]
     assert scene.note_decision(plan, approved=True, actor="eve") == "APPROVED"
-    assert reset("apply", plan["plan_id"], "--execute", "--watch", "0").code == 0
+    assert ask("change", "apply", plan["plan_id"], "--execute", "--watch", "0").code == 0
     assert scene.starts(group) == [0, 0]
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second_person")
-    assert "ACKTRAIL_RESET_APPROVAL" in reset("apply", plan["plan_id"], "--execute").complaint(3)
+    assert "ACKTRAIL_RESET_APPROVAL" in ask("change", "apply", plan["plan_id"], "--execute").complaint(3)
 
 
-def test_deletions_have_the_same_life(scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletions_have_the_same_life(scene: Scene, ask: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deletion that needs an approval is stored and not sent; rejected it stays so; approved it is carried out by its
     id, and a second time nothing is sent."""
     group, spared = scene.group(), scene.group()
@@ -90,18 +90,18 @@ def test_deletions_have_the_same_life(scene: Scene, reset: Command, monkeypatch:
     for plan in (rejected, wanted):
         with pytest.raises(ChangeRefused, match="approval_missing"):
             scene.execute_change(plan)
-    assert reset("reject", rejected["plan_id"]).code == 0
+    assert ask("change", "reject", rejected["plan_id"]).code == 0
     monkeypatch.delenv("ACKTRAIL_RESET_APPROVAL")
     with pytest.raises(ChangeRefused, match="plan_rejected"):
         scene.execute_change(rejected)
-    assert "[plan_rejected]" in reset("apply", rejected["plan_id"], "--execute").complaint(2)
+    assert "[plan_rejected]" in ask("change", "apply", rejected["plan_id"], "--execute").complaint(2)
     assert scene.starts(spared) == [5, 5]
 
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "required")
-    assert reset("approve", wanted["plan_id"]).code == 0
-    assert reset("apply", wanted["plan_id"]).code == 0
+    assert ask("change", "approve", wanted["plan_id"]).code == 0
+    assert ask("change", "apply", wanted["plan_id"]).code == 0
     assert scene.starts(group) == [5, 5]
-    assert reset("apply", wanted["plan_id"], "--execute").code == 0
+    assert ask("change", "apply", wanted["plan_id"], "--execute").code == 0
     assert scene.starts(group) == []
     scene.put(group, {0: 5, 1: 5})
     done = scene.execute_change(wanted)
@@ -109,15 +109,15 @@ def test_deletions_have_the_same_life(scene: Scene, reset: Command, monkeypatch:
     assert scene.starts(group) == [5, 5]
 
 
-def test_a_plan_that_was_done_is_not_sent_again(scene: Scene, reset: Command) -> None:
+def test_a_plan_that_was_done_is_not_sent_again(scene: Scene, ask: Command) -> None:
     """Everything at its target: nothing is sent. Somebody put it back as the plan had found it: refused all the same,
     really and as a dry run, although nothing moved in the plan's eyes."""
     group = scene.group()
     plan = scene.reset(groups=[group], topics=[TOPIC], strategies={"to-earliest": None})
-    assert reset("apply", plan["plan_id"], "--execute").stdout == "everything is done already\n"
+    assert ask("change", "apply", plan["plan_id"], "--execute").stdout == "everything is done already\n"
     scene.put(group, {0: 5, 1: 5})
     for words in ((), ("--execute",)):
-        assert "[plan_carried_out]" in reset("apply", plan["plan_id"], *words).complaint(2)
+        assert "[plan_carried_out]" in ask("change", "apply", plan["plan_id"], *words).complaint(2)
     assert scene.starts(group) == [5, 5]
     assert scene.events(plan["plan_id"]).count(Event.BEFORE_CALL) == 1
 
@@ -159,12 +159,12 @@ def test_every_command_that_writes_binds_root_and_cluster(
     assert scene.starts(group) == [5, 5]
 
 
-def test_a_partial_apply_says_what_it_left_out(scene: Scene, reset: Command) -> None:
+def test_a_partial_apply_says_what_it_left_out(scene: Scene, ask: Command) -> None:
     """A partition that is not there, and a whole group: exit code 7, a row for every share partition of the plan in the
     table, in JSON and in the text, PARTLY in the list; a second time nothing is sent and the same is said."""
     group = scene.group()
     plan = scene.earliest(group, groups=[group, f"{group}-missing"], topics=[f"{TOPIC}:0,7"])
-    done = reset("apply", plan["plan_id"], "--execute", "--partial", "--watch", "0", "--json")
+    done = ask("change", "apply", plan["plan_id"], "--execute", "--partial", "--watch", "0", "--json")
     assert done.code == 7, done.stderr
     found = json.loads(done.stdout)
     outcomes = {(row["group_id"], row["partition"]): (row["status"], row["error"]) for row in found["partitions"]}
@@ -176,18 +176,18 @@ def test_a_partial_apply_says_what_it_left_out(scene: Scene, reset: Command) -> 
     assert len([row for row in rows if row["plan_id"] == plan["plan_id"]]) == 4
     assert scene.standing(plan["plan_id"]) == "PARTLY"
 
-    again = reset("apply", plan["plan_id"], "--execute", "--partial", "--watch", "0")
+    again = ask("change", "apply", plan["plan_id"], "--execute", "--partial", "--watch", "0")
     assert again.code == 7
     assert f"{group}-missing" in again.stdout
     assert again.stdout.count("LEFT_OUT") == 3
     assert scene.events(plan["plan_id"]).count(Event.BEFORE_CALL) == 1
-    assert reset("verify", plan["plan_id"], "--watch", "0").code == 7
+    assert ask("change", "verify", plan["plan_id"], "--watch", "0").code == 7
 
 
 # Undo
 
 
-def test_a_plan_that_changed_nothing_is_not_undone(scene: Scene, reset: Command) -> None:
+def test_a_plan_that_changed_nothing_is_not_undone(scene: Scene, ask: Command) -> None:
     """PLANNED, REFUSED, REJECTED: the group, which finished everything meanwhile, is not rewound."""
     group = scene.group()
     planned, refused, rejected = scene.earliest(group), scene.earliest(group), scene.earliest(group)
@@ -197,39 +197,39 @@ def test_a_plan_that_changed_nothing_is_not_undone(scene: Scene, reset: Command)
         scene.execute(refused)
     for plan, standing in ((planned, "PLANNED"), (refused, "REFUSED"), (rejected, "REJECTED")):
         assert scene.standing(plan["plan_id"]) == standing
-        assert "[nothing_to_undo]" in reset("undo", plan["plan_id"], "--execute").complaint(2)
+        assert "[nothing_to_undo]" in ask("change", "undo", plan["plan_id"], "--execute").complaint(2)
     assert scene.starts(group) == [RECORDS, RECORDS]
 
 
-def test_an_undo_takes_back_what_was_done_and_nothing_else(scene: Scene, reset: Command) -> None:
+def test_an_undo_takes_back_what_was_done_and_nothing_else(scene: Scene, ask: Command) -> None:
     """After a partial apply the other share partition is refused by name; the undo takes the rest; a second one is
     refused and names the first; the plan itself is closed."""
     group = scene.group()
     both = scene.earliest(group)
     scene.put(group, {1: 9})
-    assert reset("apply", both["plan_id"], "--execute", "--partial", "--watch", "0").code == 7
+    assert ask("change", "apply", both["plan_id"], "--execute", "--partial", "--watch", "0").code == 7
     assert scene.starts(group) == [0, 9]
-    assert "[not_in_plan]" in reset("undo", both["plan_id"], "--topic", f"{TOPIC}:5").complaint(2)
-    refused = reset("undo", both["plan_id"])
+    assert "[not_in_plan]" in ask("change", "undo", both["plan_id"], "--topic", f"{TOPIC}:5").complaint(2)
+    refused = ask("change", "undo", both["plan_id"])
     assert refused.code == 2
     assert f"{group} {TOPIC}:1: the plan did not change it (LEFT_OUT)" in refused.stdout
-    assert reset("undo", both["plan_id"], "--execute").code == 2
+    assert ask("change", "undo", both["plan_id"], "--execute").code == 2
     assert scene.starts(group) == [0, 9]
-    undone = reset("undo", both["plan_id"], "--execute", "--partial", "--watch", "0", "--json")
+    undone = ask("change", "undo", both["plan_id"], "--execute", "--partial", "--watch", "0", "--json")
     assert undone.code == 7, undone.stderr
     assert scene.starts(group) == [5, 9]
     assert scene.standing(both["plan_id"]) == "UNDONE"
     first = json.loads(undone.stdout)["plan_id"]
-    second = reset("undo", both["plan_id"], "--execute", "--partial").complaint(2)
+    second = ask("change", "undo", both["plan_id"], "--execute", "--partial").complaint(2)
     assert "[plan_undone]" in second
     assert first in second
-    assert "[plan_undone]" in reset("apply", both["plan_id"], "--execute").complaint(2)
+    assert "[plan_undone]" in ask("change", "apply", both["plan_id"], "--execute").complaint(2)
     assert scene.starts(group) == [5, 9]
 
 
 @pytest.mark.full
 @ONE_RELEASE
-def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) -> None:
+def test_two_undos_planned_at_once_take_back_once(scene: Scene, ask: Command) -> None:
     """Both were made while the plan was done, to where it was and is: the second is refused although nothing moved."""
     group = scene.group()
     plan = scene.reset(groups=[group], topics=[TOPIC], strategies={"to-current": None})
@@ -249,39 +249,39 @@ def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) 
     assert scene.standing(plan["plan_id"]) == "DONE"
 
 
-def test_a_group_that_was_made_again_is_another_one(scene: Scene, reset: Command) -> None:
+def test_a_group_that_was_made_again_is_another_one(scene: Scene, ask: Command) -> None:
     """Deleted and put where it was between plan and apply: nothing looks different but the tombstones in the state
     topic. The plan is stale."""
     group = scene.group()
     plan = scene.earliest(group)
     scene.execute_change(scene.plan_deletion([group]))
     scene.put(group, {0: 5, 1: 5})
-    assert "state_recreated" in reset("apply", plan["plan_id"], "--execute").complaint(2)
+    assert "state_recreated" in ask("change", "apply", plan["plan_id"], "--execute").complaint(2)
     assert scene.starts(group) == [5, 5]
 
 
 @ONE_RELEASE
-def test_commands_say_what_they_take(scene: Scene, reset: Command, tmp_path: Path) -> None:
+def test_commands_say_what_they_take(scene: Scene, ask: Command, tmp_path: Path) -> None:
     """A file that names its groups needs no --group; undo has --without-state as plan has it; a plan's name that no
     file can have is an unknown plan, in one line."""
     groups, file = sorted([scene.group(), scene.group()]), tmp_path / "offsets.csv"
     file.write_text("".join(f"{group},{TOPIC},{part},2\n" for group in groups for part in (0, 1)))
-    done = reset("plan", "--from-file", str(file), "--json")
+    done = ask("change", "plan", "reset", "--from-file", str(file), "--json")
     assert json.loads(done.stdout)["request"]["groups"] == groups
     file.write_text(f"{TOPIC},0,2\n")
-    assert "give --group" in reset("plan", "--from-file", str(file)).complaint(2)
+    assert "give --group" in ask("change", "plan", "reset", "--from-file", str(file)).complaint(2)
     plan = scene.earliest(groups[0])
     scene.execute(plan)
     scene.verify(plan)
-    undo = reset("undo", plan["plan_id"], "--without-state", "--json")
+    undo = ask("change", "undo", plan["plan_id"], "--without-state", "--json")
     assert json.loads(undo.stdout)["request"]["without_state"] is True
-    reset("reject", "x" * 300).complaint(2)
+    ask("change", "reject", "x" * 300).complaint(2)
 
 
 @ONE_RELEASE
 @pytest.mark.parametrize("is_whole", [False, True], ids=["target", "everything"])
 def test_an_edited_target_is_neither_approved_nor_applied(
-    scene: Scene, reset: Command, tmp_path: Path, is_whole: bool
+    scene: Scene, ask: Command, tmp_path: Path, is_whole: bool
 ) -> None:
     """To offset 5 edited to 9: the target alone, or with the strategy and no word of the 4 records that are skipped."""
     group, file = scene.group(), tmp_path / "plan.json"
@@ -291,7 +291,7 @@ def test_an_edited_target_is_neither_approved_nor_applied(
     made = replace(plan, request=replace(plan.request, strategy=strategy), partitions=rows)
     file.write_text(plan_json(with_hash(made)))
     for words in (("approve", str(file)), ("apply", str(file)), ("apply", str(file), "--execute")):
-        said = reset(*words).complaint(2)
+        said = ask("change", *words).complaint(2)
         assert ("would_skip" if is_whole else "judged_otherwise") in said or "judged_otherwise" in said
     assert scene.starts(group) == [5, 5]
     assert json.loads(file.read_text())["totals"]["skipped"] == 0

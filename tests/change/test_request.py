@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from pathlib import Path
 
 import pytest
-from change.scenes import a_request
+from change.scenes import CASES, a_request
 from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,16 +32,12 @@ from acktrail.times import instant_text
 NOW_MS = 1_700_000_000_000
 
 
-REFUSED = json.loads(Path(__file__).with_name("refused_requests.json").read_text())
-"""What is said, and options of a plan for which it is said; ``{5000 nines}`` stands for as many."""
-
-
-@pytest.mark.parametrize(("says", "options"), [(says, options) for says, *options in REFUSED])
+@pytest.mark.parametrize(("says", "options"), [(says, options) for says, *options in CASES["refused requests"]])
 def test_a_request_that_is_none_is_refused_by_name(
     says: str, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """R004-30: parts that do not go together, no strategy, two, none of the numbers, times and scopes that there are:
-    each has its rule and a hint. No traceback, no defect, no line as long as the input."""
+    each has its rule and a hint. No traceback, no defect, no line as long as the input (`{5000 nines}` is as many)."""
     given = [re.sub(r"{(\d+) nines}", lambda many: "9" * int(many[1]), option) for option in options]
     done = run(capsys, "change", "plan", "reset", *given, "--bootstrap-server", "127.0.0.1:1")
     complaint = done.complaint(2)

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
 from confluent_kafka import AcknowledgeType
-from drivers.command_line import run
 from servers.workload import until
 
 from acktrail.change.audit.integrity import checked_audit
@@ -30,11 +29,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, ONE_RELEASE]
 def group(scene: Scene) -> str:
     """A hostile name."""
     return scene.group('-it\'s "ü"\n../:x')
-
-
-@pytest.fixture
-def ask(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Command:
-    return lambda *words: run(capsys, *words, *scene.arguments())
 
 
 def test_the_command_says_what_forbids_a_plan(scene: Scene, group: str, ask: Command) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partition_facts, state
+from change.scenes import CASES, CLUSTER, a_plan, partition_facts, scene_of, state
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
 from acktrail.change.collection.delivered_records import exported_between
-from acktrail.change.collection.facts import PartitionState, Snapshot
+from acktrail.change.collection.facts import PartitionState
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.planning.reset_plan import changes_since_plan
 from acktrail.change.verification.partition_outcome import (
@@ -150,46 +150,14 @@ def test_the_work_of_an_unanswered_request_is_no_other_plans(outcome: Outcome, s
 
 
 PLAN = a_plan()
-(ROW,) = PLAN.partitions
 
 
-@pytest.mark.parametrize(
-    ("rule", "now"),
-    [
-        ("other_cluster", a_snapshot(cluster=replace(CLUSTER, cluster_id="c2"))),
-        ("state_topic_changed", a_snapshot(cluster=replace(CLUSTER, state_topic_id="AQIDBAUGBwgJCgsMDQ4PFA"))),
-        ("group_not_empty", a_snapshot(groups=(group_facts(members=("late",)),))),
-        ("group_changed", a_snapshot(groups=(group_facts(error_code=69, error="X"),))),
-        ("topic_recreated", a_snapshot(topics=(replace(TOPIC, topic_id="AQIDBAUGBwgJCgsMDQ4PFA"),))),
-        ("unknown_topic", a_snapshot(topics=(replace(TOPIC, topic_id=None, error_code=3),))),
-        ("partition_count_changed", a_snapshot(topics=(replace(TOPIC, partition_count=5),))),
-        ("log_start_moved", a_snapshot(partition_facts(40, (11, 100)))),
-        ("log_truncated", a_snapshot(partition_facts(40, (0, 9)))),
-        ("log_unknown", a_snapshot(partition_facts(log_end_offset=None))),
-        ("start_offset_moved", a_snapshot(partition_facts(41))),
-        ("state_moved", a_snapshot(partition_facts(40, found=(BATCH,)))),
-        ("state_moved", a_snapshot(partition_facts(40, state=replace(state(40), state_epoch=6)))),
-        ("state_moved", a_snapshot(partition_facts(40, state=None, state_reason="X"))),
-    ],
-)
-def test_what_moved_makes_a_plan_stale(rule: str, now: Snapshot) -> None:
-    """R004-26, R004-30: members, topic ids, partition counts, start offsets, state, the log: each has its rule."""
-    assert {notice.rule for notice in changes_since_plan(PLAN, PLAN.partitions, now)} == {rule}
-
-
-@pytest.mark.parametrize(
-    "now",
-    [
-        a_snapshot(),
-        a_snapshot(partition_facts(40, (10, 5000))),
-        a_snapshot(partition_facts(40, state=replace(state(40), snapshot_epoch=9, record_offset=99))),
-        a_snapshot(groups=(group_facts(group_epoch=99),)),
-    ],
-)
-def test_what_does_not_matter_keeps_a_plan(now: Snapshot) -> None:
-    """New records, a snapshot of the same state, another leader, another group epoch: the plan's numbers still hold."""
-    assert changes_since_plan(PLAN, PLAN.partitions, now) == ()
-    assert ROW.share_partition == KEY
+@pytest.mark.parametrize(("rule", "changes"), CASES["changes since a plan"])
+def test_what_moved_makes_a_plan_stale(rule: str | None, changes: dict[str, Any]) -> None:
+    """R004-26, R004-30: members, topic ids, partition counts, start offsets, state, the log: each has its rule. New
+    records, a snapshot of the same state, another leader, another group epoch: the plan's numbers still hold."""
+    found = changes_since_plan(PLAN, PLAN.partitions, scene_of(**changes))
+    assert {notice.rule for notice in found} == ({rule} if rule else set())
 
 
 STATE_TOPIC = CLUSTER.state_topic_id

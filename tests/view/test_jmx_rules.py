@@ -25,50 +25,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "dashboards/prometheus/jmx-exporter.yml"
 GROUP: Final = 'bil,ling="x", topic=other'
-HISTOGRAM: Final = ("50thPercentile", "Max", "Count")
-PLACE: Final = ", group=g, topic=t, partition=0"
-
-
-def bean(rest: str, *attributes: str) -> list[str]:
-    return [f"kafka.server<type={rest}><>{attribute}" for attribute in attributes]
-
-
-DOCUMENTED: Final = [
-    *(
-        name
-        for which in ("TotalShareFetch", "FailedShareFetch", "TotalShareAcknowledgement", "FailedShareAcknowledgement")
-        for topic in ("", ", topic=t")
-        for name in bean(f"BrokerTopicMetrics, name={which}RequestsPerSec{topic}", "Count")
-    ),
-    *bean("ShareGroupMetrics, name=RecordAcknowledgementsPerSec, ackType=Accept", "Count"),
-    *bean("ShareGroupMetrics, name=PartitionLoadTimeMs", *HISTOGRAM),
-    *bean("ShareGroupMetrics, name=RequestTopicPartitionsFetchRatio, group=g", *HISTOGRAM),
-    *bean("ShareGroupMetrics, name=TopicPartitionsAcquireTimeMs, group=g", *HISTOGRAM),
-    *bean("ShareGroupMetrics, name=DeadLetterQueueRecordCount, group=g", "Count"),
-    *bean("ShareGroupMetrics, name=DeadLetterQueueTotalProduceRequestsPerSec, group=g", "Count"),
-    *bean("ShareGroupMetrics, name=DeadLetterQueueFailedProduceRequestsPerSec, group=g", "Count"),
-    *bean(f"SharePartitionMetrics, name=AcquisitionLockTimeoutPerSec{PLACE}", "Count"),
-    *bean(f"SharePartitionMetrics, name=InFlightMessageCount{PLACE}", "Value"),
-    *bean(f"SharePartitionMetrics, name=InFlightBatchCount{PLACE}", "Value"),
-    *bean(f"SharePartitionMetrics, name=InFlightBatchMessageCount{PLACE}", *HISTOGRAM),
-    *bean(f"SharePartitionMetrics, name=FetchLockTimeMs{PLACE}", *HISTOGRAM),
-    *bean(f"SharePartitionMetrics, name=FetchLockRatio{PLACE}", *HISTOGRAM),
-    *bean("ShareSessionCache, name=ShareSessionEvictionsPerSec", "Count"),
-    *bean("ShareSessionCache, name=SharePartitionsCount", "Value"),
-    *bean("ShareSessionCache, name=ShareSessionsCount", "Value"),
-    *bean("DelayedOperationPurgatory, name=NumDelayedOperations, delayedOperation=ShareFetch", "Value"),
-    *bean("DelayedOperationPurgatory, name=PurgatorySize, delayedOperation=ShareFetch", "Value"),
-    *bean("DelayedShareFetchMetrics, name=ExpiresPerSec", "Count"),
-    *bean("group-coordinator-metrics, protocol=share", "group-count"),
-    *bean("group-coordinator-metrics, state=Empty", "share-group-count"),
-    *bean("group-coordinator-metrics", "share-group-rebalance-count"),
-    *bean("share-coordinator-metrics", "write-total", "write-latency-avg", "write-latency-max"),
-    *bean("share-coordinator-metrics", "partition-load-time-avg", "partition-load-time-max"),
-    *bean("share-coordinator-metrics", "thread-idle-ratio-avg", "thread-idle-ratio-min"),
-    *bean("share-coordinator-metrics, state=active", "num-partitions"),
-    *bean("share-coordinator-metrics, topic=__share_group_state, partition=3", "last-pruned-offset"),
-    *bean("share-coordinator-metrics", "batch-buffer-cache-size-bytes", "batch-buffer-cache-discard-count"),
-]
+DOCUMENTED: Final = Path(__file__).with_name("jmx_metrics.txt").read_text("utf-8").splitlines()
 """Kafka's documented metrics of share groups (docs/operations/monitoring.md), and those of dead letters that it does
 not document. Left out are rates (`write-rate`, `share-group-rebalance-rate`): Prometheus has them of the counters."""
 

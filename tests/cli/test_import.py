@@ -14,6 +14,7 @@ import pytest
 from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jobs.world import snapshot
 from samples.dump_lines import dump_line
 from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch
@@ -25,7 +26,6 @@ from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, dec
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import KAFKA_4_2, RELEASED
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.offline.log_segment import ReadReport
 from acktrail.tables.delta.store import Tables
@@ -34,22 +34,9 @@ TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId(TOPIC_ID), partition=7)
 
 
-def snapshot(epoch: int) -> ShareSnapshot:
-    return ShareSnapshot(
-        key=KEY,
-        snapshot_epoch=epoch,
-        state_epoch=1,
-        leader_epoch=2,
-        start_offset=epoch * 10,
-        delivery_complete_count=0,
-        create_timestamp_ms=1_700_000_000_000,
-        write_timestamp_ms=1_700_000_000_000,
-        batches=(),
-    )
-
-
 def raw(offset: int, *, partition: int = 3, epoch: int | None = None, dialect: str = "4.2") -> RawRecord:
-    record = snapshot(offset if epoch is None else epoch)
+    number = offset if epoch is None else epoch
+    record = snapshot(KEY, number * 10, snapshot_epoch=number)
     if dialect == "4.0":
         record = replace(record, create_timestamp_ms=None, write_timestamp_ms=None, delivery_complete_count=None)
     key, value = RELEASED[dialect].encode(record)
@@ -79,16 +66,9 @@ def stored(root: Path) -> pa.Table:
 
 
 def as_table(records: Sequence[RawRecord]) -> pa.Table:
-    rows = [
-        {
-            "partition": r.state_partition,
-            "offset": r.offset,
-            "timestamp": r.timestamp_ms,
-            "key": r.key,
-            "value": r.value,
-        }
-        for r in sorted(records, key=lambda r: (r.state_partition, r.offset))
-    ]
+    ordered = sorted(records, key=lambda r: (r.state_partition, r.offset))
+    values = ((r.state_partition, r.offset, r.timestamp_ms, r.key, r.value) for r in ordered)
+    rows = [dict(zip(RAW_RECORDS.names, row, strict=True)) for row in values]
     return pa.Table.from_pylist(rows, schema=RAW_RECORDS)
 
 
@@ -128,15 +108,8 @@ def logs(draw: st.DrawFn) -> list[RawRecord]:
         first = draw(st.integers(0, 9))
         for offset in range(first, first + draw(st.integers(1, 8))):
             key, value = KAFKA_4_2.encode(draw(state_records()))
-            found.append(
-                RawRecord(
-                    state_partition=partition,
-                    offset=offset,
-                    timestamp_ms=draw(st.integers(0, 99)),
-                    key=draw(st.sampled_from((key, None))),
-                    value=value,
-                )
-            )
+            at, own = draw(st.integers(0, 99)), draw(st.sampled_from((key, None)))
+            found.append(RawRecord(state_partition=partition, offset=offset, timestamp_ms=at, key=own, value=value))
     return found
 
 

@@ -15,6 +15,7 @@ import typer
 from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs import world
 from samples.dump_lines import dump_line
 
 from acktrail.branches import load
@@ -48,18 +49,10 @@ def write_dump(path: Path, *records: ShareSnapshot | Tombstone) -> Path:
     return path
 
 
-def snapshot(group: str, start: int | None) -> ShareSnapshot:
-    return ShareSnapshot(
-        key=SharePartition(group_id=GroupId(group), topic_id=TOPIC_ID, partition=7),
-        snapshot_epoch=3,
-        state_epoch=4,
-        leader_epoch=5,
-        start_offset=start,
-        delivery_complete_count=None,
-        create_timestamp_ms=1,
-        write_timestamp_ms=2,
-        batches=(),
-    )
+def snapshot(group: str, start: int) -> ShareSnapshot:
+    key = SharePartition(group_id=GroupId(group), topic_id=TOPIC_ID, partition=7)
+    epochs = {"snapshot_epoch": 3, "state_epoch": 4, "leader_epoch": 5}
+    return world.snapshot(key, start, delivery_complete_count=None, **epochs)
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

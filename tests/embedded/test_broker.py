@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from embedded.processes import DEFAULT_SIGNALS, eventually, lives, run_owner
 from servers.real_broker import kafka_tool, kill, releases, restart
+from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
@@ -39,11 +40,6 @@ def _client(broker: EmbeddedBroker, **more: object) -> dict[str, Any]:
         **broker.client_properties(),
         **more,
     }
-
-
-def _create(broker: EmbeddedBroker, topic: str) -> None:
-    admin = AdminClient(_client(broker))
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
 
 
 def _write(broker: EmbeddedBroker, topic: str, value: bytes) -> None:
@@ -109,7 +105,7 @@ def test_data_and_address_outlive_a_crash_and_a_restart(tmp_path: Path) -> None:
     with EmbeddedBroker(folder=node, properties=QUICK_CRASH) as broker:
         assert find_detached(node) is None
         address, pids = broker.bootstrap_servers, [broker.pid]
-        _create(broker, "kept")
+        Workload(broker.config()).create_topic("kept")
         _write(broker, "kept", b"1")
         kill(broker)
         assert broker.pid is None
@@ -175,7 +171,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
         with EmbeddedBroker() as second:
             assert not offers
             assert second.bootstrap_servers != first.bootstrap_servers
-            _create(second, "only-here")
+            Workload(second.config()).create_topic("only-here")
             assert "only-here" not in AdminClient(_client(first)).list_topics(timeout=120).topics
 
 
@@ -183,7 +179,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
 def test_any_password_will_do() -> None:
     """It opens the broker to its user, is for this user only, and is in no log; a wrong one opens nothing."""
     with EmbeddedBroker(sasl_users={"admin": 'a"d\\m i=n#é😀'}) as broker:
-        _create(broker, "secret")
+        Workload(broker.config()).create_topic("secret")
         wrong = AdminClient({**_client(broker), "sasl.password": "wrong"})
         with pytest.raises(KafkaException):
             wrong.list_topics(timeout=1)

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -101,26 +103,39 @@ def test_killing_the_guardian_ends_the_command(tmp_path: Path) -> None:
     process.stop()
 
 
-def test_a_command_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
-    """Grace is a bound, not a wish."""
-    script = "trap '' TERM; echo up; while :; do sleep 1; done"
+@pytest.mark.parametrize(
+    ("script", "grace_s", "said", "code"),
+    [
+        ("trap '' TERM; echo up; while :; do sleep 1; done", 0.3, "up\n", 128 + signal.SIGKILL),
+        ("trap 'sleep 0.5; echo done; exit 7' TERM; echo up; while :; do sleep 0.05; done", 10, "up\ndone\n", 7),
+    ],
+)
+def test_a_command_has_its_grace_and_no_more(tmp_path: Path, script: str, grace_s: float, said: str, code: int) -> None:
+    """SIGTERM comes first, and what the command does then is not cut short. Who ignores it is killed afterwards."""
     log = tmp_path / "log"
-    process = GuardedProcess(["sh", "-c", script], log_path=log, grace_s=0.3).start()
+    process = GuardedProcess(["sh", "-c", script], log_path=log, grace_s=grace_s).start()
     assert eventually(lambda: log.read_text() == "up\n")
     process.stop()
-    assert process.poll() == 128 + signal.SIGKILL
+    assert log.read_text() == said
+    assert process.poll() == code
+
+
+@contextmanager
+def blocked(*numbers: signal.Signals) -> Iterator[None]:
+    """As a thread of a C library blocks signals."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def test_a_command_starts_with_the_default_signals(tmp_path: Path) -> None:
     """What the owner ignores or blocks, the command does not: a broker takes SIGQUIT for a thread dump, whatever shell
     started it."""
     log = tmp_path / "log"
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
-    try:
-        with ignored_signals():
-            process = GuardedProcess(["grep", "^Sig[BI]", "/proc/self/status"], log_path=log).start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    with blocked(signal.SIGUSR1, signal.SIGTERM), ignored_signals():
+        process = GuardedProcess(["grep", "^Sig[BI]", "/proc/self/status"], log_path=log).start()
     assert process.wait(120) == 0
     known = sum(1 << (number - 1) for number in signal.valid_signals())
     masks = {line.split()[0]: int(line.split()[1], 16) & known for line in log.read_text().splitlines()}
@@ -129,25 +144,11 @@ def test_a_command_starts_with_the_default_signals(tmp_path: Path) -> None:
 
 def test_a_guardian_hears_signals_that_its_owner_blocked(tmp_path: Path) -> None:
     """A process started from a thread that blocks signals (as those of C libraries do) still ends in order."""
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
+    with blocked(signal.SIGTERM):
         process = GuardedProcess(["sleep", "600"], log_path=tmp_path / "log").start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     assert process.guardian_pid is not None
     os.kill(process.guardian_pid, signal.SIGTERM)
     assert process.wait(120) == 128 + signal.SIGTERM
-
-
-def test_a_command_that_ends_in_order_has_time_for_it(tmp_path: Path) -> None:
-    """SIGTERM comes first, and what the command does then is not cut short."""
-    script = "trap 'sleep 0.5; echo done; exit 7' TERM; echo up; while :; do sleep 0.05; done"
-    log = tmp_path / "log"
-    process = GuardedProcess(["sh", "-c", script], log_path=log).start()
-    assert eventually(lambda: log.read_text() == "up\n")
-    process.stop()
-    assert log.read_text() == "up\ndone\n"
-    assert process.poll() == 7
 
 
 def test_what_the_command_leaves_behind_is_ended(tmp_path: Path) -> None:

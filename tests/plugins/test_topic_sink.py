@@ -298,19 +298,8 @@ def test_rows_that_kafka_does_not_take_are_dead_letters(
     with pytest.raises(RowsRefused, match="row 1 of t is a record of 1200"):
         sink.put(refused)
     sink.put(all_dead(refused, "too large", "dead"))
-    gap = LogSpan(
-        topic_id=None,
-        partition=0,
-        first_offset=None,
-        last_offset=None,
-        records=0,
-        quarantined=0,
-        log_start_offset=9,
-        log_end_offset=9,
-        gap_first=4,
-        gap_last=8,
-        gap_reason="pruned",
-    )
+    ends = {"log_start_offset": 9, "log_end_offset": 9}
+    gap = LogSpan(topic_id=None, partition=0, **ends, gap_first=4, gap_last=8, gap_reason="pruned")
     sink.put(batch(2, 3, span=gap))
     assert sink.pending_rows == 4
     commit = sink.flush()

@@ -238,14 +238,6 @@ def _refusal_of(call: Callable[[], None]) -> Any:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreation:
-    """How a missing topic is made. `partitions` None: it is not. `replication_factor` -1: the brokers' default."""
-
-    partitions: int | None = None
-    replication_factor: int = -1
-
-
 def check_topic_name(name: str) -> None:
     """Pass for a name that Kafka takes. Raises RowsRefused."""
     if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
@@ -262,15 +254,15 @@ class TargetTopics:
         self._config = config
         self._client = AdminClient({**to_librdkafka(config), "log_level": 2})
 
-    def ready(self, name: str, creation: TopicCreation) -> int:
-        """The most bytes that a batch of records of the topic may have. Makes the topic where it is missing."""
-        return int(self._configs(name, creation, {})["max.message.bytes"])
+    def ready(self, name: str, partitions: int | None, replication_factor: int) -> int:
+        """The most bytes that a batch of records of the topic may have. Makes the topic where it is missing, unless
+        `partitions` is None. `replication_factor` -1: the brokers' default."""
+        return int(self._configs(name, partitions, replication_factor, {})["max.message.bytes"])
 
     def ready_for_positions(self, name: str, replication_factor: int) -> None:
         """Make a compacted topic, or see that the one that is there is compacted and nothing else: positions must not
         be deleted because they are old."""
-        creation = TopicCreation(partitions=1, replication_factor=replication_factor)
-        policy = self._configs(name, creation, _COMPACTED)["cleanup.policy"]
+        policy = self._configs(name, 1, replication_factor, _COMPACTED)["cleanup.policy"]
         if policy != _COMPACTED["cleanup.policy"]:
             raise ConfigurationError(
                 f"the topic {name} has cleanup.policy={policy}: positions would be deleted, and rows doubled",
@@ -278,7 +270,9 @@ class TargetTopics:
                 data={"topic": name, "cleanup.policy": policy},
             )
 
-    def _configs(self, name: str, creation: TopicCreation, own: Mapping[str, str]) -> dict[str, str]:
+    def _configs(
+        self, name: str, partitions: int | None, replication_factor: int, own: Mapping[str, str]
+    ) -> dict[str, str]:
         """Of a topic, which is made where it is missing. A broker learns of a new one a little later than the
         controller that made it."""
         resource, is_made = ConfigResource(RESOURCE_TOPIC, name), False
@@ -293,15 +287,15 @@ class TargetTopics:
             if is_made:
                 time.sleep(_WAIT_S)
             else:
-                self._create(name, creation, own)
+                self._create(name, partitions, replication_factor, own)
                 is_made = True
 
-    def _create(self, name: str, creation: TopicCreation, own: Mapping[str, str]) -> None:
-        if creation.partitions is None:
+    def _create(self, name: str, partitions: int | None, replication_factor: int, own: Mapping[str, str]) -> None:
+        if partitions is None:
             raise ConfigurationError(
                 f"there is no topic {name}", hint="create it, or set topics.partitions", data={"topic": name}
             )
-        new = NewTopic(name, creation.partitions, creation.replication_factor, config=dict(own))
+        new = NewTopic(name, partitions, replication_factor, config=dict(own))
         try:
             self._result(self._client.create_topics([new], request_timeout=self._timeout_s))
         except KafkaException as error:

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition, parts_of
@@ -27,7 +26,6 @@ from acktrail_plugins.topic.target_topics import (
     HeldUp,
     OutRecord,
     TargetTopics,
-    TopicCreation,
     TopicPositions,
     TransactionalWriter,
     check_topic_name,
@@ -47,30 +45,6 @@ _TOPIC, _PREFIX, _POSITIONS = "topic", "topic.prefix", "positions.topic"
 TOPIC_KEYS: Final = KAFKA_KEYS.with_keys(keys_in(__package__, "topic_keys.toml"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTarget:
-    """Where a connector's rows go: to one `topic`, or to `prefix` and the table's name. Rows get the JSON of
-    `key_columns` as their key; none: no key."""
-
-    config: KafkaConfig
-    positions_topic: str
-    topic: str | None = None
-    prefix: str = ""
-    key_columns: tuple[str, ...] = ()
-    creation: TopicCreation = field(default_factory=TopicCreation)
-
-    def topic_of(self, table: str) -> str:
-        """Raises RowsRefused for a table whose name no topic can have."""
-        name = self.topic or self.prefix + table
-        check_topic_name(name)
-        return name
-
-    def writer(self, connector: str, source_partition: SourcePartition, most_bytes: int) -> TransactionalWriter:
-        """The one writer of a source partition: who makes the next one fences it."""
-        own = f"{TRANSACTIONAL_IDS}{self.positions_topic}/{quote(connector, safe='')}/{source_partition}"
-        return TransactionalWriter(self.config, own, most_bytes=most_bytes)
-
-
 @dataclass(slots=True)
 class _Held:
     """What was put of a source partition since its last transaction."""
@@ -87,9 +61,9 @@ class TopicSinkTask(SinkTask):
     a source partition fences the writer before; then its position must still be the one that this task continues.
     """
 
-    def __init__(self, target: TopicTarget, context: SinkTaskContext) -> None:
-        self._target, self._context = target, context
-        self._positions = TopicPositions(target.config, target.positions_topic, context.connector)
+    def __init__(self, sink: KafkaTopicSink, context: SinkTaskContext) -> None:
+        self._sink, self._context = sink, context
+        self._positions = sink.positions_of(context.connector)
         self._topics: TargetTopics | None = None
         self._known: dict[SourcePartition, Position] = {}
         self._is_started = self._is_whole = False
@@ -107,8 +81,7 @@ class TopicSinkTask(SinkTask):
                 check_topic_name(self._dead_letter_topic(self._context.dead_letter_table))
             except RowsRefused as error:
                 raise ConfigurationError(f"errors.deadletterqueue.table: {error.message}", hint=error.hint) from error
-        self._topics = TargetTopics(self._target.config)
-        self._topics.ready_for_positions(self._target.positions_topic, self._target.creation.replication_factor)
+        self._topics = self._sink.topics_ready_for_positions()
         try:
             self._known, self._is_whole = self._positions.read(_SHORT_S), True
         except HeldUp:
@@ -135,7 +108,9 @@ class TopicSinkTask(SinkTask):
             raise RowsRefused("rows without a position would be doubled in topics", hint="write them with DeltaSink")
         known, held = self.position(batch.source_partition), self._held.get(batch.source_partition)
         rows, dead = parts_of(batch, self._context.dead_letter_table)
-        by_table = {table: list(self._records(table, part, self._target.key_columns)) for table, part in rows.items()}
+        by_table = {
+            table: list(self._records(table, part, self._sink.config["key.columns"])) for table, part in rows.items()
+        }
         for table, part in _gaps(batch).items():
             by_table[table] = list(self._records(table, part, ()))
         letters = self._context.dead_letter_table
@@ -195,7 +170,7 @@ class TopicSinkTask(SinkTask):
     def _fence(self, source_partition: SourcePartition) -> None:
         if source_partition not in self._writers:
             most = min(self._limits.values(), default=1_000_000) - _FRAME_BYTES
-            writer = self._target.writer(self._context.connector, source_partition, most)
+            writer = self._sink.writer(self._context.connector, source_partition, most)
             self._writers[source_partition] = writer
             writer.fence()
 
@@ -203,8 +178,8 @@ class TopicSinkTask(SinkTask):
         """The most bytes of a record in `topic`. A smaller limit than before needs writers of smaller batches."""
         if topic not in self._limits:
             before = min(self._limits.values(), default=0)
-            topics = self._topics or TargetTopics(self._target.config)
-            self._limits[topic] = topics.ready(topic, self._target.creation)
+            topics, config = self._topics or TargetTopics(self._sink.kafka), self._sink.config
+            self._limits[topic] = topics.ready(topic, config[_PARTITIONS], config[_REPLICATION])
             if self._limits[topic] < before:
                 writers, self._writers = self._writers, {}
                 for writer in writers.values():
@@ -214,7 +189,7 @@ class TopicSinkTask(SinkTask):
     def _records(self, table: str, rows: pa.Table, keys: Sequence[str]) -> Iterator[OutRecord]:
         if not rows.num_rows:
             return
-        topic = self._target.topic_of(table)
+        topic = self._sink.topic_of(table)
         limit, headers = self._limit(topic), (("table", table.encode()),)
         missing = [name for name in keys if name not in rows.column_names]
         if missing or len(set(rows.column_names)) != len(rows.column_names):
@@ -234,7 +209,7 @@ class TopicSinkTask(SinkTask):
             raise RowsRefused(f"rows of {table} have a value that is not JSON: {error}") from error
 
     def _dead_letter_topic(self, table: str) -> str:
-        return self._target.prefix + table
+        return f"{self._sink.config[_PREFIX] or ''}{table}"
 
     def _dead_letters(self, table: str, rows: pa.Table) -> Iterator[OutRecord]:
         """Letters whose content is too large for a record keep its beginning; the row is where its address says."""
@@ -314,22 +289,33 @@ class KafkaTopicSink(SinkConnector):
                 raise InvalidConfiguration({key: (error.message,)}, hint=error.hint) from error
         if topic == config[_POSITIONS]:
             raise InvalidConfiguration({_TOPIC: (f"{_POSITIONS} must be another topic",)})
-        self._target = TopicTarget(
-            config=kafka_config(config),
-            topic=topic,
-            prefix=prefix or "",
-            key_columns=tuple(config["key.columns"]),
-            positions_topic=config[_POSITIONS],
-            creation=TopicCreation(partitions=config[_PARTITIONS], replication_factor=config[_REPLICATION]),
-        )
+        self.kafka: Final = kafka_config(config)
 
     def start(self) -> None:
         """Reach the cluster: an address or a login that is wrong is one error here."""
-        with ShareGroupAdmin(self._target.config):
+        with ShareGroupAdmin(self.kafka):
             pass
 
     def task(self, context: SinkTaskContext) -> TopicSinkTask:
-        return TopicSinkTask(self._target, context)
+        return TopicSinkTask(self, context)
+
+    def topic_of(self, table: str) -> str:
+        """One for all tables, or the prefix and the table's name. Raises RowsRefused for a table whose name no topic
+        can have."""
+        name = self.config[_TOPIC] or f"{self.config[_PREFIX] or ''}{table}"
+        check_topic_name(name)
+        return name
+
+    def writer(self, connector: str, source_partition: SourcePartition, most_bytes: int) -> TransactionalWriter:
+        """The one writer of a source partition: who makes the next one fences it."""
+        own = f"{TRANSACTIONAL_IDS}{self.config[_POSITIONS]}/{quote(connector, safe='')}/{source_partition}"
+        return TransactionalWriter(self.kafka, own, most_bytes=most_bytes)
+
+    def topics_ready_for_positions(self) -> TargetTopics:
+        """The cluster's topics, that of positions among them."""
+        topics = TargetTopics(self.kafka)
+        topics.ready_for_positions(self.config[_POSITIONS], self.config[_REPLICATION])
+        return topics
 
     def positions(
         self,
@@ -337,18 +323,16 @@ class KafkaTopicSink(SinkConnector):
         source_partitions: Sequence[SourcePartition],  # noqa: ARG002  # all that the topic has
     ) -> Mapping[SourcePartition, Position]:
         """Those of `connector`."""
-        return self._positions(connector).read(_LOOK_S)
+        return self.positions_of(connector).read(_LOOK_S)
 
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
         """One transaction for all. Rows between a position and one before it are written again; those that are skipped
         are not."""
         if not positions:
             return
-        TargetTopics(self._target.config).ready_for_positions(
-            self._target.positions_topic, self._target.creation.replication_factor
-        )
-        own = self._positions(connector)
-        writers = [self._target.writer(connector, each, 1_000_000) for each in positions]
+        self.topics_ready_for_positions()
+        own = self.positions_of(connector)
+        writers = [self.writer(connector, each, 1_000_000) for each in positions]
         try:
             for writer in writers:
                 writer.fence()
@@ -358,5 +342,6 @@ class KafkaTopicSink(SinkConnector):
             for writer in writers:
                 writer.close()
 
-    def _positions(self, connector: str) -> TopicPositions:
-        return TopicPositions(self._target.config, self._target.positions_topic, connector)
+    def positions_of(self, connector: str) -> TopicPositions:
+        """The positions of a connector in their topic."""
+        return TopicPositions(self.kafka, self.config[_POSITIONS], connector)

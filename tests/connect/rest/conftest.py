@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPMessage
 from typing import Any
 
 import pytest
@@ -24,9 +24,12 @@ class Answer:
     """What came back."""
 
     code: int
-    body: Any
-    headers: dict[str, str]
+    headers: HTTPMessage
     text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text) if self.text and "json" in self.headers.get("content-type", "") else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,28 +38,15 @@ class Rest:
 
     worker: Worker
     server: HttpServer
-    headers: dict[str, str]
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection(self.server.address, timeout=60)
-        sent = {"Host": self.server.address, **self.headers, **{k.replace("_", "-"): v for k, v in headers.items()}}
-        content = None
-        if body is not None:
-            sent.setdefault("Content-Type", "application/json")
-            content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        try:
+        sent = {"Host": self.server.address, **({} if body is None else {"Content-Type": "application/json"})}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        with closing(HTTPConnection(self.server.address, timeout=60)) as connection:
             connection.request(method, path, content, sent)
             response = connection.getresponse()
-            text = response.read().decode("utf-8")
-        finally:
-            connection.close()
-        found: dict[str, str] = {}
-        for name, value in response.getheaders():
-            found[name.lower()] = "; ".join([*([found[name.lower()]] if name.lower() in found else []), value])
-        is_json = "json" in found.get("content-type", "")
-        return Answer(
-            code=response.status, body=json.loads(text) if is_json and text else None, headers=found, text=text
-        )
+            return Answer(code=response.status, headers=response.headers, text=response.read().decode("utf-8"))
 
 
 @pytest.fixture
@@ -79,7 +69,7 @@ def start() -> Iterator[Callable[..., Rest]]:
             stack.callback(worker.stop)
             server = stack.enter_context(rest_server(worker, config, timeout_s=timeout_s))
             worker.start()
-            return Rest(worker=worker, server=server, headers={})
+            return Rest(worker=worker, server=server)
 
         yield started
 

@@ -16,7 +16,7 @@ from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.access import Access
+from acktrail.connect.rest.http_server import Access
 from acktrail.errors import ConfigurationError
 from acktrail_dashboard.page_templates import static_files
 from acktrail_dashboard.web.application import (

@@ -16,7 +16,7 @@ from samples.sample_run import RUN, hostile_run
 from servers.web_server import web_server
 
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.access import Access
+from acktrail.connect.rest.http_server import Access
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail_dashboard.report import render_html
 from acktrail_dashboard.web.application import create_app

@@ -28,8 +28,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from acktrail.config import TablesConfig, dashboard_token
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.access import Access, Message, is_loopback, is_same
-from acktrail.connect.rest.http_server import HttpServer
+from acktrail.connect.rest.http_server import Access, HttpServer, Message, is_loopback, is_same
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
 from acktrail_dashboard.web.pages import changes, findings, groups, runs

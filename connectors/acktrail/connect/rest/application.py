@@ -12,8 +12,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from acktrail.connect.rest.access import Access, Guard, is_loopback
-from acktrail.connect.rest.http_server import HttpServer
+from acktrail.connect.rest.http_server import Access, Guard, HttpServer, is_loopback
 from acktrail.connect.rest.routes import Calls, Problem, router
 from acktrail.connect.runtime.standalone import WorkerConfig
 from acktrail.connect.runtime.worker import ConnectorConflict, Worker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot, echo_rows
+from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot, command_group, echo_rows, spread
 from acktrail.config import TablesConfig, reports_folder
 from acktrail.plain_tables import printable, table
 
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from acktrail_dashboard.evidence import PackVerdict
 
 _KEEP_ALL: Final = 1_000_000_000
-serve = typer.Typer(rich_markup_mode=None, add_completion=False)
-report = typer.Typer(rich_markup_mode=None, add_completion=False)
-evidence = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+evidence = command_group(
+    "Evidence of a run: what was read, which rules held, and hashes of all files of the tables behind it."
+)
 
 
-@serve.command(name="dashboard")
-def _serve(
+def serve(
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
     host: str = typer.Option("127.0.0.1", help="Address to listen on. Others than this machine's need a token."),
@@ -49,13 +48,11 @@ def _serve(
     server.run()
 
 
-@report.command(name="report")
-def _report(
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
+def report(
     run_id: str | None = typer.Option(None, help="The reconcile run. Default: the one observed last."),
     out: Path | None = typer.Option(None, help="Also write the HTML report to this file."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object instead of a table."),
+    *,
+    at: OfTables,
 ) -> None:
     """Show what a reconcile run found: share partitions, lag, archived records, verdicts, findings.
 
@@ -69,28 +66,23 @@ def _report(
     from acktrail.view.run_summary import summarize, summary_json
     from acktrail_dashboard.report import read_run, render_html, render_text, write_whole
 
-    rows, chosen = read_run(TablesConfig.from_environment(tables, tables_options), run_id)
+    rows, chosen = read_run(at.needed, run_id)
     found = summarize(rows, chosen)
-    typer.echo(summary_json(found) if as_json else render_text(found))
+    typer.echo(summary_json(found) if at.as_json else render_text(found))
     if out is not None:
         html = render_html(rows, chosen, written_at=datetime.now(UTC))
         typer.echo(f"report: {write_whole(html, out)}", err=True)
 
 
-@evidence.callback()
-def _about() -> None:
-    """Evidence of a run: what was read, which rules held, and hashes of all files of the tables behind it."""
-
-
-@evidence.command("write")
-def _write(
+@evidence.command()
+@spread
+def write(
     run_id: str | None = typer.Argument(
         None, metavar="[RUN]", help="The reconcile run. Default: the one observed last."
     ),
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
     out: Path | None = typer.Option(None, help="Folder for the pack. Default: ACKTRAIL_REPORTS, else this folder."),
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """Write the evidence pack of a run, a JSON file.
 
@@ -101,20 +93,19 @@ def _write(
     from acktrail_dashboard.evidence import write_evidence
 
     folder = out or reports_folder() or Path()
-    config = TablesConfig.from_environment(tables, tables_options)
-    file, pack = write_evidence(config, run_id, folder, kept=_KEEP_ALL)
+    file, pack = write_evidence(at.needed, run_id, folder, kept=_KEEP_ALL)
     files = sum(len(of["files"]) for of in pack["tables"])
     wrote = {"pack": str(file), "run_id": pack["facts"]["head"]["run_id"], "sha256": pack["sha256"], "files": files}
     text = f"evidence of run {printable(str(wrote['run_id']))}: {printable(str(file))}\nSHA-256 {wrote['sha256']}"
-    typer.echo(json.dumps(wrote) if as_json else f"{text}, {files} files of {len(pack['tables'])} tables")
+    typer.echo(json.dumps(wrote) if at.as_json else f"{text}, {files} files of {len(pack['tables'])} tables")
 
 
-@evidence.command("verify")
-def _verify(
+@evidence.command()
+@spread
+def verify(
     place: Path = typer.Argument(..., metavar="FILE-OR-FOLDER", help="A pack (.json), or a folder of packs."),
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """Compare packs with the tables: their own hash, every file of the tables, and what these give when read again.
 
@@ -125,9 +116,9 @@ def _verify(
     """
     from acktrail_dashboard.evidence import FileFate, packs_in, verify_pack
 
-    config = TablesConfig.from_environment(tables, tables_options)
+    config = at.needed
     found = [verify_pack(config, file) for file in packs_in(place)]
-    if as_json:
+    if at.as_json:
         echo_rows({"fate": of.fate, **asdict(of)} for of in found)
     else:
         typer.echo("\n".join(map(_text, found)))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from drivers.command_line import run
 from samples.sample_run import RUN, sample_run, store
-from typer.testing import CliRunner
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.command import evidence as app
 from acktrail_dashboard.evidence import FileFate, PackVerdict, digest, read_pack, verify_pack, write_evidence
 
 
@@ -202,22 +202,21 @@ def test_a_pack_with_other_things_in_it_is_refused(stored: TablesConfig, file: P
         assert verify_pack(stored, file).fate is not FileFate.SAME
 
 
-def test_the_command_writes_and_verifies(stored: TablesConfig, tmp_path: Path) -> None:
+def test_the_command_writes_and_verifies(
+    stored: TablesConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`evidence write RUN` writes, `evidence verify` takes a file or a folder; 0 verified, 6 refused, 2 none."""
-    out = tmp_path / "packs"
-    wrote = CliRunner().invoke(app, ["write", RUN, "--tables", stored.uri, "--out", str(out), "--json"])
-    assert wrote.exit_code == 0, wrote.output
-    told = json.loads(wrote.stdout)
-    for place in (told["pack"], str(out)):
-        verified = CliRunner().invoke(app, ["verify", place, "--tables", stored.uri])
-        assert verified.exit_code == 0
+    out, tables = tmp_path / "packs", ("--tables", stored.uri)
+    evidence = partial(run, capsys, "dashboard", "evidence")
+    told = evidence("write", RUN, *tables, "--out", out, "--json").answer
+    for place in (told["pack"], out):
+        verified = evidence("verify", place, *tables)
+        assert verified.code == 0
         assert f"verified: run {RUN}, SHA-256 {told['sha256']}" in verified.stdout
     path = next(Path(stored.uri, "reconciliations").glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    refused = CliRunner().invoke(app, ["verify", str(out), "--tables", stored.uri])
-    assert refused.exit_code == 6
+    refused = evidence("verify", out, *tables)
+    assert refused.code == 6
     assert "REFUSED" in refused.stdout
     assert path.name in refused.stdout
-    nothing = CliRunner().invoke(app, ["verify", str(tmp_path / "none"), "--tables", stored.uri])
-    assert nothing.exception is not None
-    assert getattr(nothing.exception, "exit_code", None) == 2
+    evidence("verify", tmp_path / "none", *tables).complaint(2)

@@ -16,17 +16,16 @@ from pathlib import Path
 import jsonschema
 import pyarrow as pa
 import pytest
+from drivers.command_line import run
 from jobs.world import World, batch, key_of, snapshot, update
 from samples.history_tables import build
 from samples.sample_run import HOSTILE, RUN, hostile_run, sample_run, share_partition, store, table
-from typer.testing import CliRunner
 
 from acktrail.config import TablesConfig, dashboard_url, reports_kept
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.view.run_summary import RunTables, Summary, summarize, summary_json, unknowns
-from acktrail_dashboard.command import report as app
 from acktrail_dashboard.report import (
     PARTITIONS_SHOWN,
     file_name,
@@ -275,18 +274,20 @@ def test_offsets_archived_earlier_are_found_in_the_history(tmp_path: Path) -> No
     assert "7 in the history only" in page()
 
 
-def test_the_command_prints_the_summary_and_writes_the_report(stored: TablesConfig, tmp_path: Path) -> None:
+def test_the_command_prints_the_summary_and_writes_the_report(
+    stored: TablesConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Data on stdout, the path on stderr; --json is one object; --out is the same run's page."""
     out = tmp_path / "deep" / "report.html"
-    plain = CliRunner().invoke(app, ["--tables", stored.uri, "--out", str(out)])
-    assert plain.exit_code == 0
+    plain = run(capsys, "dashboard", "report", "--tables", stored.uri, "--out", out)
+    assert plain.code == 0
     assert plain.stdout == render_text(summarize(sample_run(), RUN)) + "\n"
     assert str(out) in plain.stderr
     page = out.read_text(encoding="utf-8")
     assert page.lstrip().startswith("<!doctype html>")
     assert RUN in page
-    as_json = CliRunner().invoke(app, ["--tables", stored.uri, "--run-id", RUN, "--json"])
-    assert json.loads(as_json.stdout)["totals"]["share_partitions"] == sample_run().reconciliations.num_rows
+    as_json = run(capsys, "dashboard", "report", "--tables", stored.uri, "--run-id", RUN, "--json")
+    assert as_json.answer["totals"]["share_partitions"] == sample_run().reconciliations.num_rows
 
 
 @pytest.mark.parametrize(
@@ -298,16 +299,22 @@ def test_the_command_prints_the_summary_and_writes_the_report(stored: TablesConf
     ],
 )
 def test_refusals_are_one_line_and_leave_nothing(
-    stored: TablesConfig, tmp_path: Path, arguments: list[str], expected: type[AcktrailError], says: str
+    stored: TablesConfig,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    expected: type[AcktrailError],
+    says: str,
 ) -> None:
     """An unknown run, tables without a run, a place that cannot be written: an error of ours, with a hint."""
     file = tmp_path / "file"
     file.touch()
     given = [argument.format(empty=tmp_path / "empty", file=file) for argument in arguments]
-    result = CliRunner().invoke(app, ["--tables", stored.uri, *given])
-    assert isinstance(result.exception, expected)
-    assert says in result.exception.message
-    assert result.exception.hint
+    done = run(capsys, "dashboard", "report", "--json", "--tables", stored.uri, *given)
+    error = json.loads(done.stderr)["error"]
+    assert (done.code, error["type"]) == (expected.exit_code, expected.__name__)
+    assert says in error["message"]
+    assert error["hint"]
     assert not (tmp_path / "empty").exists()
     assert file.read_bytes() == b""
 
@@ -332,9 +339,9 @@ def test_every_run_keeps_its_report_and_the_newest_has_a_stable_name(stored: Tab
 
 def test_the_oldest_reports_go_page_and_data_together(tmp_path: Path) -> None:
     """The newest runs stay, the files of nobody else are touched, and at least one run is kept."""
-    for age, run in enumerate(["d", "c", "b", "a"]):
+    for age, each in enumerate(["d", "c", "b", "a"]):
         for suffix in ("html", "json"):
-            file = tmp_path / f"acktrail-report-{run}.{suffix}"
+            file = tmp_path / f"acktrail-report-{each}.{suffix}"
             file.touch()
             os.utime(file, (1_000_000 - age, 1_000_000 - age))
     others = {"acktrail-report.html", "acktrail-report-notes.txt", "index.html"}
@@ -342,7 +349,7 @@ def test_the_oldest_reports_go_page_and_data_together(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     for kept, runs in ((2, "cd"), (0, "d")):
         prune(tmp_path, "acktrail-report", kept=kept)
-        own = {f"acktrail-report-{run}.{suffix}" for run in runs for suffix in ("html", "json")}
+        own = {f"@for run in runs for suffix in ("html", "json")}
         assert {file.name for file in tmp_path.iterdir()} == others | own
 
 

@@ -349,7 +349,7 @@ def test_the_oldest_reports_go_page_and_data_together(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     for kept, runs in ((2, "cd"), (0, "d")):
         prune(tmp_path, "acktrail-report", kept=kept)
-        own = {f"@for run in runs for suffix in ("html", "json")}
+        own = {f"acktrail-report-{each}.{suffix}" for each in runs for suffix in ("html", "json")}
         assert {file.name for file in tmp_path.iterdir()} == others | own
 
 

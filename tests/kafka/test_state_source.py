@@ -69,7 +69,8 @@ def test_two_bounded_runs_give_every_record_once(kafka: KafkaConfig, worked: Wor
 
 
 def test_batches_are_consecutive_and_say_what_they_hold(kafka: KafkaConfig, worked: Worked) -> None:
-    """Each batch begins at the position of the one before; its span, rows and position agree."""
+    """Each batch begins at the position of the one before; its span, rows and position agree. Rows have the table's
+    columns and their origin; the last state of the group is the one that the workload left."""
     batches = run(kafka, {})
     at: dict[SourcePartition, int] = {}
     for batch in batches:
@@ -82,25 +83,6 @@ def test_batches_are_consecutive_and_say_what_they_hold(kafka: KafkaConfig, work
         assert batch.position == offsets[-1] + 1 <= span.log_end_offset
         at[batch.source_partition] = batch.position
         assert set(table.column("state_partition").to_pylist()) == {span.partition}
-
-
-def test_partitions_that_come_together_are_decoded_together(kafka: KafkaConfig, worked: Worked) -> None:
-    """All batches of one poll share the columns of one decoding: its cost does not grow with the partitions."""
-    task, polls = StateTask(kafka), list[Sequence[SourceBatch]]()
-    task.start(SourceTaskContext(run_id="run-1"))
-    try:
-        until(lambda: (polls.append(task.poll(0.5)), task.is_finished)[1], what="the end of the run")
-    finally:
-        task.stop()
-    assert sum(map(len, polls)) > 0
-    for batches in polls:
-        columns = [batch.rows["state_records"].column("start_offset") for batch in batches]
-        assert len({chunk.buffers()[1].address for column in columns for chunk in column.chunks if len(chunk)}) <= 1
-
-
-def test_rows_carry_their_origin_and_the_decoded_state(kafka: KafkaConfig, worked: Worked) -> None:
-    """Rows have the table's columns; the last state of the group is the one that the workload left."""
-    batches = run(kafka, {})
     with ShareGroupAdmin(kafka) as admin:
         cluster_id = admin.cluster_id
         (topic,) = admin.topics([worked.topic])
@@ -118,6 +100,20 @@ def test_rows_carry_their_origin_and_the_decoded_state(kafka: KafkaConfig, worke
     assert {batch.source_partition for batch in batches} == {
         f"state/{cluster_id}/{state_topic.topic_id}/{span.partition}" for span in spans
     }
+
+
+def test_partitions_that_come_together_are_decoded_together(kafka: KafkaConfig, worked: Worked) -> None:
+    """All batches of one poll share the columns of one decoding: its cost does not grow with the partitions."""
+    task, polls = StateTask(kafka), list[Sequence[SourceBatch]]()
+    task.start(SourceTaskContext(run_id="run-1"))
+    try:
+        until(lambda: (polls.append(task.poll(0.5)), task.is_finished)[1], what="the end of the run")
+    finally:
+        task.stop()
+    assert sum(map(len, polls)) > 0
+    for batches in polls:
+        columns = [batch.rows["state_records"].column("start_offset") for batch in batches]
+        assert len({chunk.buffers()[1].address for column in columns for chunk in column.chunks if len(chunk)}) <= 1
 
 
 def test_a_continuous_run_goes_on(kafka: KafkaConfig, worked: Worked, workload: Workload) -> None:

@@ -18,7 +18,7 @@ from pyarrow import feather
 from samples.dump_lines import dump_line, write_dump
 from samples.golden_vectors import wire
 
-from acktrail.errors import InputError, MalformedFile, UnknownName
+from acktrail.errors import MalformedFile, UnknownName
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.copied_files import in_log_order, read_column_batches, read_columns, read_dump
@@ -127,15 +127,6 @@ def test_log_order(records: list[RawRecord], random: object) -> None:
     random.shuffle(shuffled)  # type: ignore[attr-defined]
 
     assert list(in_log_order(shuffled)) == [unique[address] for address in sorted(unique)]
-
-
-def test_two_logs_are_not_mixed() -> None:
-    """Two different records at one address are refused: they come from different logs."""
-    one = RawRecord(state_partition=0, offset=5, timestamp_ms=1, key=b"a", value=None)
-    other = RawRecord(state_partition=0, offset=5, timestamp_ms=1, key=b"b", value=None)
-
-    with pytest.raises(InputError, match="offset 5"):
-        list(in_log_order([one, other]))
 
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -59,7 +59,7 @@ from acktrail.kafka.descriptions import (
     time_of,
 )
 from acktrail.kafka.groups import group_requests
-from acktrail.kafka.groups.change_requests import GroupWriter
+from acktrail.kafka.groups.group_requests import GroupWriter
 from acktrail.kafka.logs import (
     HIGH_WATERMARK,
     LAST_STABLE,

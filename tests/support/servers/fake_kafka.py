@@ -118,7 +118,7 @@ class FakeKafka:
     def _api_versions(self, request: Any) -> Any:
         row = ApiVersionsResponse.ApiVersion
         keys = [row(api_key=key, min_version=0, max_version=cls.max_version) for key, cls in _REQUESTS.items()]
-        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+        return ApiVersionsResponse(error_code=0, api_keys=keys)
 
     def _metadata(self, request: Any) -> Any:
         row = MetadataResponse.MetadataResponseBroker
@@ -130,7 +130,7 @@ class FakeKafka:
         host, port = self.addresses[max(found, 0)]
         row = partial(FindCoordinatorResponse.Coordinator, node_id=max(found, 0), host=host, port=port)
         rows = [row(key=key, error_code=max(-found, 0), error_message=None) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=rows, throttle_time_ms=0)
+        return FindCoordinatorResponse(coordinators=rows)
 
 
 @contextmanager
@@ -197,7 +197,6 @@ def altered(
     for topic, partition, code in rows:
         topics[topic].append(cls.AlteredPartition(partition_index=partition, error_code=code, error_message=None))
     return AlterShareGroupOffsetsResponse(
-        throttle_time_ms=0,
         error_code=error_code,
         error_message=message,
         responses=[cls(topic_name=name, topic_id=None, partitions=parts) for name, parts in topics.items()],
@@ -210,7 +209,6 @@ def forgotten(
     """Answer 92: (topic, error code) for each topic, or one error for all."""
     cls = DeleteShareGroupOffsetsResponse.ForgottenTopic
     return DeleteShareGroupOffsetsResponse(
-        throttle_time_ms=0,
         error_code=error_code,
         error_message=message,
         responses=[cls(topic_name=t, topic_id=None, error_code=code, error_message=None) for t, code in rows],
@@ -220,11 +218,11 @@ def forgotten(
 def group_deleted(group_id: str, error_code: int) -> DeleteGroupsResponse:
     """Answer 42."""
     row = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error_code)
-    return DeleteGroupsResponse(throttle_time_ms=0, results=[row])
+    return DeleteGroupsResponse(results=[row])
 
 
 def configs_altered(group_id: str, error_code: int) -> IncrementalAlterConfigsResponse:
     """Answer 44."""
     cls = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     row = cls(error_code=error_code, error_message="words", resource_type=32, resource_name=group_id)
-    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=[row])
+    return IncrementalAlterConfigsResponse(responses=[row])

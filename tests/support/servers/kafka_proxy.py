@@ -113,56 +113,52 @@ def _accept(proxy: KafkaProxy, listener: socket.socket) -> None:
             _end(client)
             continue
         proxy.connections += [client, upstream]
-        late: set[int] = set()
-        asked: dict[int, tuple[int, int]] = {}
-        threading.Thread(target=_ask, args=(proxy, client, upstream, late, asked), daemon=True).start()
-        threading.Thread(target=_answer, args=(proxy, client, upstream, late, asked), daemon=True).start()
+        line = _Line(proxy, client, upstream)
+        for direction in (line.ask, line.answer):
+            threading.Thread(target=direction, daemon=True).start()
 
 
-def _ask(
-    proxy: KafkaProxy,
-    client: socket.socket,
-    upstream: socket.socket,
-    late: set[int],
-    asked: dict[int, tuple[int, int]],
-) -> None:
-    """Requests: api key, version, correlation id come first. `late` are the correlation ids that were held back,
+@dataclass
+class _Line:
+    """One client's connection through the proxy. `late` are the correlation ids of requests that were held back,
     `asked` the api keys and sizes of all by correlation id."""
-    with suppress(OSError):
-        for frame in _frames(client):
-            api_key, _, correlation_id = struct.unpack_from(">hhi", frame, 4)
-            asked[correlation_id] = api_key, len(frame) - 4
-            if api_key in proxy.held:
-                late.add(correlation_id)
-                proxy.waiting.append((upstream, frame))
-            else:
-                upstream.sendall(frame)
-        if not late:
-            upstream.shutdown(socket.SHUT_RDWR)
 
+    proxy: KafkaProxy
+    client: socket.socket
+    upstream: socket.socket
+    late: set[int] = field(default_factory=set)
+    asked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-def _answer(
-    proxy: KafkaProxy,
-    client: socket.socket,
-    upstream: socket.socket,
-    late: set[int],
-    asked: dict[int, tuple[int, int]],
-) -> None:
-    own = _HOST.encode() + struct.pack(">i", proxy.port)
-    brokers = _HOST.encode() + struct.pack(">i", proxy.broker[1])
-    with suppress(OSError):
-        for frame in _frames(upstream):
-            (correlation_id,) = struct.unpack_from(">i", frame, 4)
-            share = proxy.share_of(*asked.pop(correlation_id))
-            if share is not None:
-                with suppress(OSError):
-                    client.sendall(frame.replace(brokers, own)[: int(share * len(frame))])
-            if correlation_id in late:
-                proxy.answers.release()
-            if share is not None and share < _WHOLE:
-                break
-    with suppress(OSError):
-        client.shutdown(socket.SHUT_RDWR)
+    def ask(self) -> None:
+        """Requests: api key, version, correlation id come first."""
+        with suppress(OSError):
+            for frame in _frames(self.client):
+                api_key, _, correlation_id = struct.unpack_from(">hhi", frame, 4)
+                self.asked[correlation_id] = api_key, len(frame) - 4
+                if api_key in self.proxy.held:
+                    self.late.add(correlation_id)
+                    self.proxy.waiting.append((self.upstream, frame))
+                else:
+                    self.upstream.sendall(frame)
+            if not self.late:
+                self.upstream.shutdown(socket.SHUT_RDWR)
+
+    def answer(self) -> None:
+        own = _HOST.encode() + struct.pack(">i", self.proxy.port)
+        brokers = _HOST.encode() + struct.pack(">i", self.proxy.broker[1])
+        with suppress(OSError):
+            for frame in _frames(self.upstream):
+                (correlation_id,) = struct.unpack_from(">i", frame, 4)
+                share = self.proxy.share_of(*self.asked.pop(correlation_id))
+                if share is not None:
+                    with suppress(OSError):
+                        self.client.sendall(frame.replace(brokers, own)[: int(share * len(frame))])
+                if correlation_id in self.late:
+                    self.proxy.answers.release()
+                if share is not None and share < _WHOLE:
+                    break
+        with suppress(OSError):
+            self.client.shutdown(socket.SHUT_RDWR)
 
 
 def _frames(connection: socket.socket) -> Iterator[bytes]:

@@ -1,0 +1,480 @@
+"""State logs that were written on purpose: a log that Kafka lost is never mixed into the old one, tables that lost
+something are repaired from it, and holes, transactions, damage and another incarnation are read as what they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow.compute as pc
+import pytest
+from confluent_kafka import Producer
+from drivers.bounded_reading import drain
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jobs.replaying import replayed_again, replayed_here
+from jobs.world import batch, key_of, snapshot
+from samples.random_records import records as state_records
+from servers.real_broker import releases, restart
+from servers.workload import Workload, until
+from state_topics.filled_topic import fill, read_all
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.metrics.worker_metrics import export_lag
+from acktrail.connect.runtime.connector_run import ConfigStore, TargetState
+from acktrail.connect.runtime.task_thread import RunState
+from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.source_batches import SourceBatch
+from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import DamagedTables, ForeignCluster, InputError
+from acktrail.export.export_run import ExportSummary, export, observe
+from acktrail.export.repair_run import preview, repair
+from acktrail.format.wire.dialects import encode
+from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail.kafka.state_source import StateTask
+from acktrail.model.records import StateRecord
+from acktrail.model.share_partition import STATE_TOPIC, state_partition_of
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
+
+pytestmark = pytest.mark.broker
+
+
+Rows = list[dict[str, object]]
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1"))
+def losing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker whose state topic only this module writes; it keeps its folder over restarts."""
+    with EmbeddedBroker(request.param, folder=tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def tables(losing: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> TablesConfig:
+    """Tables that hold 100 records of each of three partitions, which Kafka has as well."""
+    config = TablesConfig(uri=str(tmp_path_factory.mktemp("tables")))
+    renew(Workload(losing.config()))
+    write(losing, "old", {0: 100, 1: 100, 2: 100})
+    export_state(losing, config)
+    return config
+
+
+def renew(workload: Workload) -> None:
+    """Delete the state topic if it is there, and create it again."""
+    topics = lambda: workload.admin.list_topics(timeout=120).topics  # noqa: E731
+    if STATE_TOPIC in topics():
+        workload.delete_topic(STATE_TOPIC)
+        until(lambda: STATE_TOPIC not in topics(), what="deletion")
+    workload.create_topic(STATE_TOPIC, PARTITIONS)
+    until(lambda: STATE_TOPIC in topics(), what="creation")
+
+
+def write(broker: EmbeddedBroker, name: str, counts: dict[int, int]) -> None:
+    fill(broker, ((p, b"key", b"%s %d" % (name.encode(), n)) for p, count in counts.items() for n in range(count)))
+
+
+def export_state(broker: EmbeddedBroker, tables: TablesConfig) -> ExportSummary:
+    return export(broker.config(), tables, asks_brokers=False)
+
+
+def lose(broker: EmbeddedBroker, *partitions: int) -> None:
+    """The disk with these logs is lost while the broker is down."""
+    broker.stop()
+    for partition in partitions:
+        shutil.rmtree(Path(broker.folder) / "data" / f"{STATE_TOPIC}-{partition}")
+    broker.start()
+
+
+def rows(tables: TablesConfig, name: str, partition: int) -> Rows:
+    found: Rows = [row for row in Tables(tables).read(name).to_pylist() if row["state_partition"] == partition]
+    return sorted(found, key=lambda row: (row.get("offset") or 0, row.get("gap_first") or row.get("first_offset") or 0))
+
+
+def test_a_replaced_log_becomes_a_new_incarnation_behind_a_break(losing: EmbeddedBroker, tables: TablesConfig) -> None:
+    """Partition 0 grew past the tables' position, partition 1 is shorter, partition 2 is the same log after the
+    restart. Every record of the new logs is stored once, behind a break, and says with `offset_shift` where Kafka has
+    it; what was stored before stays."""
+    before = {partition: rows(tables, "state_records", partition) for partition in range(3)}
+    lose(losing, 0, 1)
+    write(losing, "new", {0: 150, 1: 30, 2: 10})
+    summary = export_state(losing, tables)
+    assert summary.records_read == 150 + 30 + 10
+    in_kafka = read_all(losing)
+    for partition, count in ((0, 150), (1, 30)):
+        stored = rows(tables, "state_records", partition)
+        assert stored[:100] == before[partition]
+        assert [row["offset"] for row in stored[100:]] == list(range(101, 101 + count))
+        shift = 101
+        expected = [(r.offset + shift, r.timestamp_ms, r.value) for r in in_kafka if r.state_partition == partition]
+        assert [(row["offset"], row["timestamp_ms"], row["value"]) for row in stored[100:]] == expected
+        breaks = [row for row in rows(tables, "export_ranges", partition) if row["gap_reason"] == "log_replaced"]
+        assert [(row["gap_first"], row["gap_last"], row["offset_shift"]) for row in breaks] == [(100, 100, shift)]
+    assert [row["offset"] for row in rows(tables, "state_records", 2)] == list(range(110))
+    assert not [row for row in rows(tables, "export_ranges", 2) if row["gap_first"] is not None]
+    assert [(gap.state_partition, gap.reason) for gap in summary.gaps] == [(0, "log_replaced"), (1, "log_replaced")]
+
+
+def test_the_new_incarnation_goes_on_and_is_not_broken_twice(losing: EmbeddedBroker, tables: TablesConfig) -> None:
+    """The next exports find the same log, also after a restart without a loss, and remember that they looked."""
+    assert export_state(losing, tables).records_read == 0
+    restart(losing)
+    assert export_state(losing, tables).records_read == 0
+    version = Tables(tables).snapshot("state_records")
+    assert export_state(losing, tables).commits == 0
+    after = Tables(tables).snapshot("state_records")
+    assert version is not None
+    assert after is not None
+    assert version.version == after.version
+    write(losing, "more", {0: 5, 1: 5})
+    summary = export_state(losing, tables)
+    assert (summary.records_read, summary.gaps) == (10, ())
+    assert [row["offset"] for row in rows(tables, "state_records", 1)] == [*range(100), *range(101, 136)]
+
+
+def test_the_lost_commit_of_a_replacement_is_exported_again(
+    losing: EmbeddedBroker, tables: TablesConfig, tmp_path: Path
+) -> None:
+    """Its records come out of the new log, and the next export takes that for the same one, although the commit had
+    noted that the log is another one."""
+    shutil.copytree(tables.uri, tmp_path / "tables")
+    damaged = TablesConfig(uri=str(tmp_path / "tables"))
+    log = Path(damaged.uri, "state_records", "_delta_log")
+    noted = [file for file in sorted(log.glob("*.json")) if "/shift" in file.read_text()]
+    noted[0].write_text("{")
+    done = repair(losing.config(), damaged, run_id="repair")
+    assert (sum(each.records for each in done.available or ()), done.gone) == (190, ())
+    for partition in range(3):
+        found, whole = (
+            [(row["offset"], row["value"]) for row in rows(each, "state_records", partition)]
+            for each in (damaged, tables)
+        )
+        assert found == whole
+    assert export_state(losing, damaged).records_read == 0
+
+
+def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tables: TablesConfig) -> None:
+    """A worker's lag counts the records of the log that Kafka has now, not offsets of the tables; a person's position
+    is one of the tables, and may lie up to that log's end and not behind it."""
+    config = {"connector.class": "ShareGroupStateSource", "kafka.bootstrap.servers": losing.bootstrap_servers}
+    worker = Worker(ConfigStore())
+    try:
+        worker.create("state", {**config, "sink.tables": tables.uri, "flush.interval.ms": "100"})
+        run = worker.runs()["state"]
+        until(lambda: set(export_lag(run).records.values()) == {0}, what="all that was written is exported")
+        worker.aim("state", TargetState.STOPPED)
+        until(lambda: worker.status("state").state is RunState.STOPPED, what="the connector stopped")
+        write(losing, "later", {0: 4, 2: 3})
+        behind = {int(each.rpartition("/")[2]): count for each, count in export_lag(run).records.items()}
+        assert behind == {0: 4, 1: 0, 2: 3}
+        ((partition, offset),) = (each for each in worker.offsets("state") if each[0]["partition"] == 0)
+        end = int(offset["offset"]) + 4
+        with pytest.raises(InputError, match=f"offset {end + 1} is {end + 1 - 101} there"):
+            worker.alter_offsets("state", [(partition, {"offset": end + 1})])
+        worker.alter_offsets("state", [(partition, {"offset": end})])
+        assert {count for each, count in export_lag(run).records.items() if each.endswith("/0")} == {0}
+    finally:
+        worker.stop()
+    export_state(losing, tables)
+    assert set(export_lag(run).records.values()) == {0}
+
+
+def test_a_log_lost_twice_has_two_breaks(losing: EmbeddedBroker, tables: TablesConfig) -> None:
+    """An empty log is a break as well, and shifts add up."""
+    lose(losing, 1)
+    assert [gap.reason for gap in export_state(losing, tables).gaps] == ["log_replaced"]
+    write(losing, "third", {1: 7})
+    assert export_state(losing, tables).records_read == 7
+    stored = rows(tables, "state_records", 1)
+    assert [row["offset"] for row in stored[-7:]] == list(range(137, 144))
+    assert stored[-1]["value"] == b"third 6"
+
+
+def test_a_state_topic_that_is_gone_or_recreated_is_refused(losing: EmbeddedBroker, tables: TablesConfig) -> None:
+    """Tables of a state topic that the cluster no longer has: exit code 3, also when the new one is empty."""
+    workload = Workload(losing.config())
+    workload.delete_topic(STATE_TOPIC)
+    with pytest.raises(ForeignCluster, match="no state topic now"):
+        export_state(losing, tables)
+    renew(workload)
+    with pytest.raises(ForeignCluster, match="has id"):
+        export_state(losing, tables)
+
+
+GROUPS = 12
+RUNS = ("r1", "r2", "r3")
+ACKTRAIL = str(Path(sys.executable).with_name("acktrail"))
+
+
+def _write_states(broker: EmbeddedBroker, number: int) -> None:
+    """One snapshot more of every group: that `number` records were acknowledged."""
+    states = [snapshot(key_of(f"g{index}"), 0, (batch(0, number),)) for index in range(GROUPS)]
+    fill(broker, [(state_partition_of(state.key, PARTITIONS), *encode(state)) for state in states])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """Three observations of a state topic without writers, and what they left: the memory is that of the
+    third. `tables` is never changed."""
+
+    broker: EmbeddedBroker
+    kafka: KafkaConfig
+    tables: TablesConfig
+
+    def copy(self, folder: Path) -> Tables:
+        """The tables, to be damaged."""
+        shutil.copytree(self.tables.uri, folder / "tables")
+        return Tables(TablesConfig(uri=str(folder / "tables")))
+
+
+@pytest.fixture(scope="module")
+def exported(losing: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    renew(Workload(losing.config()))
+    tables = TablesConfig(uri=str(tmp_path_factory.mktemp("exported") / "tables"))
+    for number, run in enumerate(RUNS):
+        _write_states(losing, number)
+        observe(losing.config(), tables, run_id=run)
+        replayed_here(Tables(tables), run)
+    return Exported(broker=losing, kafka=losing.config(), tables=tables)
+
+
+def _log(tables: Tables, table: str = "state_records") -> list[Path]:
+    """The commits of a table, oldest first."""
+    return sorted(Path(tables.config.uri, table, "_delta_log").glob("*.json"))
+
+
+def _data(tables: Tables, table: str = "state_records") -> list[Path]:
+    """The data files of a table, oldest first."""
+    return sorted(Path(tables.config.uri, table).glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+
+
+def _records(tables: Tables) -> list[tuple[int, int, bytes, bytes]]:
+    rows = tables.read("state_records", columns=["state_partition", "offset", "key", "value"]).to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def _empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+LOSSES: dict[str, Callable[[Tables], object]] = {
+    "newest commit": lambda tables: _log(tables)[-1].unlink(),
+    "newest commit emptied": lambda tables: _empty(_log(tables)[-1]),
+    "newest commit cut off": lambda tables: _log(tables)[-1].write_text('{"add":'),
+    "two newest commits": lambda tables: [file.unlink() for file in _log(tables)[-2:]],
+    "a commit in the middle": lambda tables: _log(tables)[-2].unlink(),
+    "the oldest data file": lambda tables: _data(tables)[0].unlink(),
+    "the newest data file cut off": lambda tables: _data(tables)[-1].write_bytes(_data(tables)[-1].read_bytes()[:99]),
+    "the whole table": lambda tables: shutil.rmtree(Path(tables.config.uri, "state_records")),
+}
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: str) -> None:
+    """Any records may be lost: export, reconciliation, history and verification refuse and name the table. A
+    dry run changes nothing. After the repair every record is there once, ranges cover each, and incremental states
+    are those of a replay of all, also of what comes later."""
+    tables = exported.copy(tmp_path)
+    before = _records(tables)
+    LOSSES[loss](tables)
+
+    uses: list[Callable[[], object]] = [
+        lambda: export(exported.kafka, tables.config, asks_brokers=False),
+        lambda: reconcile(tables.config, "r3"),
+        lambda: build_history(tables.config),
+        lambda: verify(tables.config),
+    ]
+    for use in uses:
+        with pytest.raises(DamagedTables, match="state_records") as caught:
+            use()
+        assert "acktrail tables repair" in caught.value.hint
+    files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
+    assert not preview(lambda: exported.kafka, tables.config).report.is_sound
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()} == files
+
+    done = repair(exported.kafka, tables.config, run_id="repair")
+    assert (sum(each.records for each in done.available or ()) > 0, done.gone) == (True, ())
+    assert _records(tables) == before
+    again = preview(lambda: exported.kafka, tables.config)
+    assert again.report.is_sound
+    assert repair(exported.kafka, tables.config, run_id="repair-2").available == ()
+    assert _ranged(tables) == len(before)
+    assert export(exported.kafka, tables.config, asks_brokers=False).records_read == 0
+    observe(exported.kafka, tables.config, run_id="r4")
+    assert replayed_here(tables, "r4").rows == replayed_again(tables, "r4")
+    assert len(replayed_again(tables, "r4")) == GROUPS
+
+
+def _ranged(tables: Tables) -> int:
+    return int(pc.sum(tables.read("export_ranges", columns=["records_read"])["records_read"]).as_py())
+
+
+def test_what_is_lost_is_said_by_the_command(exported: Exported, tmp_path: Path) -> None:
+    """The refusal names the versions and what to do on one line with exit code 3; the dry run is the default and names
+    state partitions and offsets."""
+    tables = exported.copy(tmp_path)
+    _log(tables)[-1].unlink()
+    arguments = ("--bootstrap-server", exported.broker.bootstrap_servers, "--tables", tables.config.uri)
+
+    refused = subprocess.run([ACKTRAIL, "run", "export", *arguments], capture_output=True, text=True, check=False)
+    assert refused.returncode == 3
+    assert "went back to version 2; export_ranges refers to version 3 (`acktrail tables repair`" in refused.stderr
+    dry = subprocess.run(
+        [ACKTRAIL, "tables", "repair", "--json", *arguments], capture_output=True, text=True, check=False
+    )
+    assert dry.returncode == 3
+    shown = json.loads(dry.stdout)
+    ends = {p: sum(1 for row in _records(Tables(exported.tables)) if row[0] == p) for p in range(PARTITIONS)}
+    lost = {row["state_partition"]: (row["first_offset"], row["last_offset"]) for row in shown["available"]}
+    assert lost == {number: (end * 2 // 3, end - 1) for number, end in ends.items()}
+    assert (shown["executed"], shown["gone"]) == (False, [])
+    done = subprocess.run(
+        [ACKTRAIL, "tables", "repair", "--execute", *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("exported again") == PARTITIONS
+
+
+@pytest.fixture
+def topic(losing: EmbeddedBroker) -> KafkaConfig:
+    """An empty state topic."""
+    renew(Workload(losing.config()))
+    return losing.config()
+
+
+def producer(config: KafkaConfig, **properties: object) -> Producer:
+    """Brokers let only clients of this name write to an internal topic."""
+    return Producer({**to_librdkafka(config), **properties, "client.id": "__admin_client"})
+
+
+def started(config: KafkaConfig, name: str = STATE_TOPIC) -> StateTask:
+    """A bounded task at the beginning of the log."""
+    task = StateTask(config, name, partitions=None if name == STATE_TOPIC else [0])
+    task.start(SourceTaskContext())
+    return task
+
+
+def offsets(batches: list[SourceBatch], partition: int = 0) -> list[int]:
+    found = [b.rows["state_records"] for b in batches if b.span is not None and b.span.partition == partition]
+    return [offset for table in found for offset in table.column("offset").to_pylist()]
+
+
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(regular=st.lists(state_records(), min_size=5, max_size=40))
+def test_every_kind_of_record_arrives_with_its_bytes(topic: KafkaConfig, regular: list[StateRecord]) -> None:
+    """Damaged, foreign, null and regular records: all are rows, and the span counts those that could not be read."""
+    renew(Workload(topic))
+    damaged: list[tuple[bytes | None, bytes | None]] = [(None, None), (None, b"x"), (b"", b""), (b"\x00\x00", None)]
+    pairs = [*damaged, *(encode(record) for record in regular), (b"\x00\x07junk", b"later")]
+    sender = producer(topic)
+    for key, value in pairs:
+        sender.produce(STATE_TOPIC, value, key=key, partition=1)
+    assert sender.flush(30) == 0
+    batches = drain(started(topic))
+    rows = [row for batch in batches for row in batch.rows["state_records"].to_pylist()]
+    assert [(row["key"], row["value"]) for row in rows] == pairs
+    odd = [row for row in rows if row["decode_status"] != "decoded"]
+    assert len(odd) == len(damaged) + 1
+    assert sum(batch.span.quarantined for batch in batches if batch.span) == len(odd)
+    assert all(row["decode_error"] for row in odd)
+
+
+def read_offsets(config: KafkaConfig, topic: str) -> list[int]:
+    """The offsets that a bounded reading of partition 0 of another topic gives."""
+    return offsets(drain(started(config, topic)))
+
+
+@pytest.fixture
+def ordinary(losing: EmbeddedBroker) -> str:
+    """A topic that takes transactions, which brokers refuse for the state topic."""
+    name = f"ordinary-{uuid4().hex[:8]}"
+    Workload(losing.config()).create_topic(name)
+    return name
+
+
+def transactional(config: KafkaConfig) -> Producer:
+    sender = producer(config, **{"transactional.id": uuid4().hex})
+    sender.init_transactions(30)
+    return sender
+
+
+def test_a_log_that_ends_without_a_record_ends_the_reading(losing: EmbeddedBroker, ordinary: str) -> None:
+    """The markers of transactions take offsets and are no records: a bounded reading ends behind them, aborted records
+    are not given, and what lies on both sides of a hole is."""
+    config = losing.config()
+    sender = transactional(config)
+    for is_kept in (True, False):
+        sender.begin_transaction()
+        sender.produce(ordinary, b"junk", partition=0)
+        sender.flush(30)
+        (sender.commit_transaction if is_kept else sender.abort_transaction)(30)
+    assert read_offsets(config, ordinary) == [0]
+    Workload(config).produce(ordinary, 1)
+    assert read_offsets(config, ordinary) == [0, 4]
+
+
+def test_an_open_transaction_does_not_hold_a_bounded_reading(losing: EmbeddedBroker, ordinary: str) -> None:
+    """Read committed ends at the last stable offset; what lies behind comes with the next run."""
+    config = losing.config()
+    Workload(config).produce(ordinary, 2)
+    sender = transactional(config)
+    sender.begin_transaction()
+    sender.produce(ordinary, b"junk", partition=0)
+    assert sender.flush(30) == 0
+    assert read_offsets(config, ordinary) == [0, 1]
+    sender.commit_transaction(30)
+    assert read_offsets(config, ordinary) == [0, 1, 2]
+
+
+def test_records_after_the_start_belong_to_the_next_run(topic: KafkaConfig, losing: EmbeddedBroker) -> None:
+    """A bounded run ends where the log ended when the task was started, however much is written meanwhile."""
+    write(losing, "junk", {0: 5})
+    task = started(topic)
+    write(losing, "junk", {0: 5})
+    assert offsets(drain(task)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.full
+def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, losing: EmbeddedBroker) -> None:
+    """A run continues when the broker comes back."""
+    count = 60_000
+    write(losing, "junk", dict.fromkeys(range(PARTITIONS), count // PARTITIONS))
+    task = started(topic)
+    batches = [*until(lambda: task.poll(0.2), what="the first batch")]
+    restart(losing)
+    batches += drain(task)
+    for partition in range(PARTITIONS):
+        assert offsets(batches, partition) == list(range(count // PARTITIONS))
+
+
+@pytest.mark.parametrize("old_records", [0, 100])
+def test_another_incarnation_is_never_mixed_in(topic: KafkaConfig, losing: EmbeddedBroker, old_records: int) -> None:
+    """The topic is recreated with more records than the old one had: not one of them is given. From an empty log
+    only the topic's id shows it."""
+    write(losing, "old", {0: old_records})
+    task = StateTask(topic, bounded=False, partitions=(0,))
+    task.start(SourceTaskContext())
+    first = until(lambda: old_records == 0 or task.poll(0.2), what="the old records")
+    assert old_records == 0 or first[-1].position == old_records
+    renew(Workload(losing.config()))
+    write(losing, "new", {0: 5_000})
+
+    def is_refused() -> bool:
+        try:
+            batches = task.poll(0.2)
+        except ForeignCluster:
+            return True
+        assert not batches, batches
+        return False
+
+    until(is_refused, what="a refusal")
+    task.stop()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers.no_broker import no_broker
+from servers.fake_kafka import no_broker
 from servers.real_broker import kill, restart
 from servers.workload import Workload, until
 

@@ -16,9 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from drivers.descriptor_counts import descriptor_counts
 from servers.certificates import Authority
-from servers.no_broker import no_broker
-from servers.secured_broker import PASSWORD, USER, WAYS, SecuredBroker, secured_broker
-from servers.token_endpoint import CLIENT, SUBJECT
+from servers.fake_kafka import no_broker
+from servers.secured_broker import CLIENT, PASSWORD, SUBJECT, USER, WAYS, SecuredBroker, secured_broker
 from servers.workload import until
 
 from acktrail.backoff import Backoff

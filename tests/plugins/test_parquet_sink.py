@@ -31,9 +31,10 @@ from acktrail.errors import ConcurrentCommit, DamagedTables, OutcomeUnknown, Ret
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.tables.bucket import Bucket
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_place import table_root
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.lease import WorkerLease
-from acktrail_plugins.parquet.parquet_files import BucketFiles, FolderFiles, file_name, file_storage
+from acktrail_plugins.parquet.parquet_files import BucketFiles, file_name, file_storage
 from acktrail_plugins.parquet.parquet_sink import ParquetSink, ParquetSinkTask
 
 PART = SourcePartition("p~ü/1")
@@ -44,7 +45,7 @@ BY = [("state_partition", "ascending"), ("offset", "ascending")]
 
 
 def a_task(root: Path, context: SinkTaskContext = ROWS) -> ParquetSinkTask:
-    return ParquetSinkTask(FolderFiles(root), context)
+    return ParquetSinkTask(file_storage(TablesConfig(uri=str(root))), context)
 
 
 def keys_of(config: TablesConfig) -> dict[str, str]:
@@ -185,9 +186,10 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     put(sink, 0, 1)
     sink.flush()
     (file,) = tmp_path.rglob("*.parquet")
-    file.write_bytes(b"PAR1")
-    with pytest.raises(DamagedTables, match=file.name):
-        a_task(tmp_path).start()
+    for content in (b"PAR1", b"", b"no Parquet", file.read_bytes()[:-20] + bytes(16) + b"PAR1"):
+        file.write_bytes(content)
+        with pytest.raises(DamagedTables, match=file.name):
+            a_task(tmp_path).start()
 
 
 @pytest.fixture
@@ -319,6 +321,7 @@ class _Numbered(Bucket):
     """A folder of files with some numbers, and how often it was asked."""
 
     def __init__(self, held: list[int]) -> None:
+        super().__init__(table_root(TablesConfig(uri="s3://b")))
         self._names, self.asked = [file_name(number) for number in held], 0
 
     def page(self, folder: str, after: str) -> list[str]:

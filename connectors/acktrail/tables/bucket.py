@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import pyarrow as pa
-
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
 from acktrail.tables.delta.storage_errors import storage_failure, uses_profile
 from acktrail.tables.delta.table_place import TableRoot
@@ -56,16 +54,6 @@ class Bucket:
         import obstore
 
         return self._asked(lambda store: bytes(obstore.get(store, path).bytes()))
-
-    def tail(self, path: str, most: int) -> pa.Buffer | None:
-        """The last bytes of an object, at most `most`; None: there is none."""
-        import obstore
-
-        def read(store: ObjectStore) -> pa.Buffer:
-            size = obstore.head(store, path)["size"]  # not every storage knows ranges from the end
-            return pa.py_buffer(obstore.get_range(store, path, start=max(0, size - most), end=size))
-
-        return self._asked(read)
 
     def has(self, path: str) -> bool:
         """Whether there is an object."""

@@ -35,7 +35,7 @@ from acktrail.errors import (
 )
 from acktrail.tables.bucket import PAGE, Bucket
 from acktrail.tables.delta.storage_errors import NO_ANSWER
-from acktrail.tables.delta.table_place import table_root
+from acktrail.tables.delta.table_place import TableRoot, table_root
 
 _FOOTER: Final = b"acktrail"
 _LONGEST_NAME: Final = 200
@@ -44,10 +44,6 @@ _SUFFIX: Final = ".parquet"
 _NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}\{_SUFFIX}")
 _TEMPORARY: Final = ".part-"
 _GREATEST: Final = 10**_DIGITS
-_END_BYTES: Final = 8
-"""A Parquet file ends with the length of its footer (4 bytes, little-endian) and a mark of 4 bytes."""
-_MOST_OF_A_FOOTER: Final = 64 << 10
-"""Bytes that are asked for at first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +76,7 @@ class ParquetFolder:
     """The files of one table in `storage`. Raises ConfigurationError or RetryableError where the storage refuses or
     fails; nothing landed."""
 
-    def __init__(self, storage: FileStorage, table: str) -> None:
+    def __init__(self, storage: FolderFiles, table: str) -> None:
         self._storage, self._table = storage, table
 
     def partitions(self) -> list[SourcePartition]:
@@ -113,7 +109,7 @@ class ParquetFolder:
             found = self._storage.schema(file) or pa.schema([])  # none: it was removed meanwhile
             own = json.loads(found.metadata[_FOOTER])
             return Footer(**{**own, "spans": tuple(own["spans"])}), found.remove_metadata()
-        except (OSError, pa.ArrowException, AttributeError, TypeError, KeyError, ValueError):
+        except (DamagedTables, TypeError, KeyError, ValueError):
             raise DamagedTables(
                 f"{self._storage.shown}/{file} cannot be read, or is no file of acktrail's",
                 hint="remove it: its rows are read again, or recorded as a gap",
@@ -136,23 +132,23 @@ def file_name(number: int) -> str:
     return f"{number:0{_DIGITS}d}{_SUFFIX}"
 
 
-def file_storage(config: TablesConfig) -> FileStorage:
+def file_storage(config: TablesConfig) -> FolderFiles:
     """The files below the root that `config` names."""
     root = table_root(config)
-    return FolderFiles(Path(root.uri)) if root.is_local else BucketFiles(Bucket(root))
+    return FolderFiles(root) if root.is_local else BucketFiles(Bucket(root))
 
 
 class FolderFiles:
     """Files by path below a root: of this machine, or of a network's file system that has links. Raises (all methods):
     ConfigurationError, RetryableError: the storage refused or failed."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: TableRoot) -> None:
+        self._place, self._root = root, Path(root.uri)
 
     @property
     def shown(self) -> str:
         """The root, without credentials."""
-        return str(self._root)
+        return self._place.shown
 
     def folders(self, path: str) -> list[str]:
         """Names of the folders in a folder, sorted; none where it is missing. `path` empty: the root."""
@@ -169,11 +165,14 @@ class FolderFiles:
         return (self._root / file).exists()
 
     def schema(self, file: str) -> pa.Schema | None:
-        """The columns and metadata of a file; None: there is none. Raises ArrowException too: it is not readable."""
-        try:
-            return pq.read_schema(self._root / file)
-        except FileNotFoundError:
-            return None
+        """The columns and metadata of a file; None: there is none. Raises ValueError too: it is no Parquet file."""
+        with self._place.translated():
+            try:
+                return pq.read_schema(self._place.storage().open_input_file(file))
+            except FileNotFoundError:
+                return None
+            except pa.ArrowException as error:
+                raise ValueError("no Parquet file") from error
 
     def create(self, file: str, rows: pa.Table) -> bool:
         """Make a file visible, whole; False: there is another one with other metadata, which stays. Raises
@@ -200,21 +199,18 @@ class FolderFiles:
         return True
 
 
-class BucketFiles:
-    """Objects of a bucket, as ``FolderFiles``. A file is in memory while it is put."""
+class BucketFiles(FolderFiles):
+    """Objects of a bucket. A file is in memory while it is put."""
 
     def __init__(self, bucket: Bucket) -> None:
+        super().__init__(bucket.root)
         self._bucket = bucket
-
-    @property
-    def shown(self) -> str:
-        return self._bucket.root.shown
 
     def folders(self, path: str) -> list[str]:
         return self._bucket.folders(path)
 
     def newest(self, folder: str) -> int | None:
-        """As above. Cost: one request for up to 1,000 files, and about two more each time that their number doubles.
+        """Cost: one request for up to 1,000 files, and about two more each time that their number doubles.
         The last one is searched for, not all are listed. Files that a person removed do not matter."""
         low, high, probe, step = 0, _GREATEST, 0, PAGE
         while low < high:
@@ -234,17 +230,8 @@ class BucketFiles:
     def has(self, file: str) -> bool:
         return self._bucket.has(file)
 
-    def schema(self, file: str) -> pa.Schema | None:
-        most = _MOST_OF_A_FOOTER
-        while (tail := self._bucket.tail(file, most)) is not None:
-            needed = 2 * _END_BYTES + int.from_bytes(tail[-_END_BYTES:][:4].to_pybytes(), "little")
-            if needed <= most or tail.size < most:
-                return pq.read_schema(pa.BufferReader(tail))
-            most = needed
-        return None
-
     def create(self, file: str, rows: pa.Table) -> bool:
-        """As above. Where no response came, or it says that there is an object, the object's metadata says whose it is:
+        """Where no response came, or it says that there is an object, the object's metadata says whose it is:
         a put is sent again after a lost response, and finds itself."""
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression="zstd")
@@ -257,7 +244,7 @@ class BucketFiles:
             failure = error
         try:
             found = self.schema(file)
-        except (AcktrailError, pa.ArrowException):
+        except (AcktrailError, ValueError):
             raise self._unknown(file) from None
         if found is not None:
             return (found.metadata or {}).items() >= (rows.schema.metadata or {}).items()
@@ -271,9 +258,6 @@ class BucketFiles:
             hint="run again: positions are read from the files, so that nothing is lost or doubled",
             data={"root": self.shown, "file": file},
         )
-
-
-FileStorage = FolderFiles | BucketFiles
 
 
 def _sync(path: Path) -> None:

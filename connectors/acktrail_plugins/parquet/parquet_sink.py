@@ -23,7 +23,7 @@ from acktrail.tables.exported.delta_connector import storage_config, storage_key
 from acktrail.tables.exported.export_ranges import merge_spans, range_rows
 from acktrail.tables.lease import sink_lease
 from acktrail.tables.sinks.connector_positions import check_table_name, fitted, packed, unpacked
-from acktrail_plugins.parquet.parquet_files import FileStorage, Footer, ParquetFolder, file_storage
+from acktrail_plugins.parquet.parquet_files import FolderFiles, Footer, ParquetFolder, file_storage
 
 _RANGES: Final = "export_ranges"
 _LOG: Final = "state_records"
@@ -65,7 +65,7 @@ class ParquetSinkTask(SinkTask):
     Raises (all methods): as ``ParquetFolder``.
     """
 
-    def __init__(self, storage: FileStorage, context: SinkTaskContext) -> None:
+    def __init__(self, storage: FolderFiles, context: SinkTaskContext) -> None:
         self._storage, self._context = storage, context
         self._stored: dict[SourcePartition, _Stored] = {}
         self._held: dict[SourcePartition, _Held] = {}
@@ -226,7 +226,7 @@ def connector_prefix(connector: str) -> str:
     return f"{quote(connector, safe='')}/"
 
 
-def stored_partitions(storage: FileStorage, wanted: Callable[[str], bool]) -> dict[SourcePartition, _Stored]:
+def stored_partitions(storage: FolderFiles, wanted: Callable[[str], bool]) -> dict[SourcePartition, _Stored]:
     """What the files have of source partitions whose name in the folders is `wanted`. Cost: one request for each table,
     and three or a few more for each source partition, some of them at a time."""
 

@@ -16,8 +16,7 @@ import pytest
 from faults import stream_process
 from faults.conftest import Export, log_ends, log_starts, writing
 from faults.stream_process import DIES, MOMENTS
-from faults.test_log_faults import pruned
-from faults.test_worker_faults import LONG, SEED
+from faults.test_worker_faults import LONG, SEED, pruned
 from servers.connect_worker import ConnectWorker
 from servers.kafka_proxy import kafka_proxy
 from servers.workload import until

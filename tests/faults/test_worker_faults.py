@@ -1,5 +1,6 @@
 """A worker that dies, a network that breaks and a broker that goes away cost time, never a record: after each fault
-every offset is in one row or in one gap.
+every offset is in one row or in one gap. So it is when records of the state topic vanish, cannot be read or are those
+of another topic, when others maintain the tables, the disk is full or the clock jumps.
 
 The number of SIGKILLs and of cut connections is small here; a run of all tests makes a hundred of each, and
 ``ACKTRAIL_FAULTS=300`` as many as it says. The seed of a failed run is in its message; ``ACKTRAIL_SEED`` repeats it.
@@ -7,20 +8,33 @@ The number of SIGKILLs and of cut connections is small here; a run of all tests 
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import os
 import random
+import shutil
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from faults.conftest import Export, OpenExport, writing
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+from faults.conftest import PARTITIONS, POISON, Export, OpenExport, good, log_ends, log_starts, writing
 from servers.kafka_proxy import EVERYTHING
+from servers.moving_clock import MovingClock
 from servers.real_broker import kill, restart
+from servers.small_disk import small_disk
 from servers.workload import until
+from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
+from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -153,3 +167,189 @@ def stands_by(export: Export) -> bool:
 def all_runs(export: Export) -> set[str]:
     """The runs that rows are from: each attempt of a task is one."""
     return set(Tables(export.tables).read("export_ranges", columns=["run_id"])["run_id"].to_pylist())
+
+
+def test_records_pruned_meanwhile_are_a_gap(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
+    """The logs are pruned past the positions while the worker is dead, and again and again while it reads."""
+    with writing(broker):  # a partition that was never exported has another reason for its gap
+        until(lambda: len(exported_partitions(running)) == PARTITIONS, what="rows of every partition")
+    with writing(broker), pruned(broker):
+        running.grows()
+        running.worker.kill()
+        positions = log_ends(broker)
+        until(
+            lambda: all(low > positions[n] for n, low in log_starts(broker).items()), what="pruning of what is unread"
+        )
+        running.worker.start()
+        running.grows(50)
+    rows = running.complete()
+    ranges = Tables(running.tables).read("export_ranges").to_pylist()
+    gaps = [row for row in ranges if row["gap_first"] is not None and row["gap_reason"] == "pruned"]
+    counts(rows=rows, gaps=len(gaps), offsets_lost=sum(row["gap_last"] - row["gap_first"] + 1 for row in gaps))
+    assert {row["state_partition"] for row in gaps} == set(range(PARTITIONS))
+
+
+def exported_partitions(export: Export) -> set[int]:
+    """Those with rows."""
+    store = Tables(export.tables)
+    if not store.exists("state_records"):
+        return set()
+    return set(store.read("state_records", columns=["state_partition"])["state_partition"].to_pylist())
+
+
+@contextmanager
+def pruned(broker: EmbeddedBroker) -> Iterator[None]:
+    """Within the block the broker prunes everything that is some seconds old; afterwards nothing."""
+    set_topic(broker, {"retention.ms": "1000", "segment.ms": "500"})
+    try:
+        yield
+    finally:
+        set_topic(broker, {"retention.ms": "-1", "segment.ms": "604800000"})
+
+
+def set_topic(broker: EmbeddedBroker, configs: dict[str, str]) -> None:
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
+    resource = ConfigResource(ResourceType.TOPIC, STATE_TOPIC, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def test_every_kind_of_poison_is_in_quarantine(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
+    """Each record that cannot be read is a row with its bytes and a reason, the records around it are decoded, and the
+    worker neither stops nor starts again."""
+    errors, runs = running.outages(), running.worker.runs
+    first = log_ends(broker)[0]
+    fill(broker, ((0, *pair) for poison in POISON for pair in (good(1), poison, good(2))))
+    rows = running.complete()
+    columns = ["state_partition", "offset", "key", "value", "decode_status", "decode_error"]
+    stored = [
+        row
+        for row in Tables(running.tables).read("state_records", columns=columns).to_pylist()
+        if row["state_partition"] == 0 and row["offset"] >= first
+    ]
+    stored.sort(key=lambda row: row["offset"])
+    assert [(row["key"], row["value"]) for row in stored[1::3]] == list(POISON)
+    assert all(row["decode_status"] != "decoded" and row["decode_error"] for row in stored[1::3])
+    assert {row["decode_status"] for row in (*stored[::3], *stored[2::3])} == {"decoded"}
+    assert (running.outages(), running.worker.runs) == (errors, runs)
+    counts(rows=rows, kinds=len(POISON))
+
+
+def test_two_incarnations_are_never_mixed(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
+    """The state topic is deleted and made again under a running worker, with more records than it had: the worker stops
+    and says why, also when it is started again, and its tables have records of the first topic only, without a hole."""
+    running.complete()
+    fill(broker, ((n % PARTITIONS, *good(n)) for n in range(500)))
+    before = {(r.state_partition, r.offset): (r.key, r.value) for r in read_all(broker)}
+    recreate(broker)
+    fill(broker, ((n % PARTITIONS, b"another", b"topic") for n in range(2 * len(before))))
+    for _ in range(2):
+        assert running.worker.wait() == 1
+        assert any("recreated" in line or "has id" in line for line in running.worker.said[-1:])
+        stored = {
+            (row["state_partition"], row["offset"]): (row["key"], row["value"])
+            for row in Tables(running.tables).read("state_records").to_pylist()
+        }
+        assert not any(key == b"another" for key, _ in stored.values())
+        assert {address: pair for address, pair in stored.items() if address in before}.items() <= before.items()
+        for partition in range(PARTITIONS):
+            offsets = sorted(at for number, at in stored if number == partition and (number, at) in before)
+            assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+        running.worker.start()
+    running.worker.kill()
+    running.is_sound = False  # there is nothing that it could read any more
+    counts(rows=len(stored), of_the_first_topic=len(before))
+
+
+def recreate(broker: EmbeddedBroker) -> None:
+    """The topic's successor has its name and another id."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics([STATE_TOPIC])[STATE_TOPIC].result(30)
+    create_state_topic(broker, PARTITIONS)
+    until(lambda: STATE_TOPIC in admin.list_topics(timeout=30).topics, what="the new state topic")
+
+
+def test_others_maintain_the_table(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
+    """OPTIMIZE, a checkpoint and a vacuum by somebody else in between do not disturb the export."""
+    runs, outages = running.worker.runs, running.outages()
+    with writing(broker):
+        for _ in range(3):
+            running.grows()
+            table = DeltaTable(f"{running.tables.uri}/state_records")
+            table.optimize.compact()
+            table.create_checkpoint()
+            table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    counts(rows=running.complete(), restarts=running.worker.runs - runs, outages=running.outages()[0] - outages[0])
+
+
+def test_a_table_of_a_newer_release(running: Export, broker: EmbeddedBroker, counts: Any, tmp_path: Path) -> None:
+    """A column that this release does not know is left alone, and rows are added beside it. A table that asks its
+    writers for what this release cannot do is refused with words that say so, and stays as it is."""
+    with writing(broker):
+        running.grows()
+        assert running.worker.stop() == 0
+        DeltaTable(f"{running.tables.uri}/state_records").alter.add_columns(
+            Field("of_a_release_to_come", PrimitiveType("string"), nullable=True)
+        )
+        running.worker.start()
+        running.grows()
+    counts(rows=running.complete())
+    copied = tmp_path / "tables"
+    shutil.copytree(running.tables.uri, copied)
+    ask_for_unknown_feature(copied / "state_records")
+    store = Tables(TablesConfig(uri=str(copied)))
+    before = sorted(copied.rglob("*"))
+    with pytest.raises(ConfigurationError, match="newer") as raised:
+        store.append("state_records", store.read("state_records").slice(0, 1), transactions={"one": 1})
+    assert not isinstance(raised.value, DamagedTables)
+    assert sorted(file for file in copied.rglob("*") if file.suffix == ".json") == [
+        file for file in before if file.suffix == ".json"
+    ]
+
+
+def ask_for_unknown_feature(table: Path) -> None:
+    """A commit, as another writer makes it, after which writers need a feature of the future."""
+    version = DeltaTable(str(table)).version() + 1
+    features = ["appendOnly", "invariants", "ofTheFuture"]
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    (table / "_delta_log" / f"{version:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
+
+
+def test_the_disk_is_full(broker: EmbeddedBroker, export: OpenExport, tmp_path: Path, counts: Any) -> None:
+    """A full disk is an outage: one line when it begins, and one after there is room again. What was written half is in
+    no table, and nothing is written twice."""
+    with small_disk(tmp_path / "disk", 16) as disk:
+        running = export(TablesConfig(uri=str(disk.folder / "tables")))
+        with writing(broker):
+            running.grows()
+            for number in range(3):
+                disk.fill()
+                running.pauses(number)
+                disk.make_room()
+                running.continues()
+        counts(rows=running.complete(), outages=running.outages()[0])
+        assert running.worker.stop() == 0
+    assert running.outages() == (3, 3)
+    assert any("the storage is full" in line for line in running.worker.said)
+
+
+def test_the_clock_jumps(running: Export, broker: EmbeddedBroker, clock: MovingClock | str, counts: Any) -> None:
+    """Hours forward and back are no event: commits come as often as before, the lease stays, no line is said, and only
+    `exported_at` shows what the clock did."""
+    if isinstance(clock, str):
+        pytest.skip(clock)
+    said, runs = len(running.worker.said), running.worker.runs
+    jumps = (5.0, -10.0, 24.0 * 400, 0.0)
+    with writing(broker):
+        for hours in jumps:
+            running.grows()
+            clock.move(hours)
+            running.grows(50)
+    rows = running.complete()
+    counts(rows=rows, jumps=len(jumps))
+    assert (running.worker.said[said:], running.worker.runs) == ([], runs)
+    now = dt.datetime.now(dt.UTC)
+    instants = Tables(running.tables).read("export_ranges", columns=["exported_at"])["exported_at"].to_pylist()
+    assert min(instants) < now - dt.timedelta(hours=9)
+    assert max(instants) > now + dt.timedelta(days=390)

@@ -1,15 +1,19 @@
-"""The Delta sink takes rows of any source: positions of any form commit with the data, names and types are hostile."""
+"""The Delta sink takes rows of any source: positions of any form commit with the data, names and types are hostile. A
+maintenance keeps rows and positions in few files, whatever is under way."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext, SourceTask, SourceTaskContext, Transform
@@ -21,33 +25,43 @@ from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables,
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import AnyTableSink, DeltaSinkConnector
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, TableUpkeep, maintain, preview
 
-PART = SourcePartition("folder/a")
-OTHER = SourcePartition("folder/b")
+BAD_NAMES = ["../up", "a/b", "/abs", "A", "Orders", "a..b", "", "a" * 129, ".hidden", "a b", "a\0b", "état", "a\n"]
+PART, OTHER = SourcePartition("folder/a"), SourcePartition("folder/b")
+AT_ONCE = MaintenancePolicy(small_files=1, vacuum_after_ms=0)
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
 class Place:
     """A root, and what one connector has there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, config: TablesConfig) -> None:
+        self.config, self.folder, self.tables = config, Path(config.uri), Tables(config)
 
     def sink(self, connector: str = "files", *, dead: str | None = None) -> AnyTableSink:
         context = SinkTaskContext(connector=connector, run_id="run", dead_letter_table=dead)
-        return AnyTableSink(Tables(TablesConfig(uri=str(self.folder))), context)
+        return AnyTableSink(Tables(self.config), context)
 
     def connector(self) -> DeltaSinkConnector:
         return DeltaSinkConnector(DeltaSinkConnector.config_def.parse({"tables": str(self.folder)}))
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        if not (self.folder / table).exists():
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """By number where they have one; none where there is no table."""
+        if not DeltaTable.is_deltatable(f"{self.config.uri}/{name}", dict(self.config.options)):
             return []
-        return list(pa.table(DeltaTable(str(self.folder / table)).to_pyarrow_table()).to_pylist())
+        table = DeltaTable(f"{self.config.uri}/{name}", storage_options=dict(self.config.options))
+        rows: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).to_pylist()
+        return sorted(rows, key=lambda row: (str(row.get("position")), int(row.get("number") or 0)))
+
+    def maintain(self) -> dict[str, TableUpkeep]:
+        """What was done, by table."""
+        return {each.table: each for each in maintain(self.config, AT_ONCE).tables}
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "tables")
+    return Place(TablesConfig(uri=str(tmp_path / "tables")))
 
 
 def batch(position: Position, part: SourcePartition = PART, table: str = "orders", **columns: Any) -> SourceBatch:
@@ -56,6 +70,15 @@ def batch(position: Position, part: SourcePartition = PART, table: str = "orders
 
 def at(line: int) -> Position:
     return {"file": "x.jsonl", "line": line}
+
+
+@contextmanager
+def crash(monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> Iterator[None]:
+    """The process ends where it would call `method`."""
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            yield
 
 
 def test_rows_and_a_position_of_json_land_together(place: Place) -> None:
@@ -73,23 +96,37 @@ def test_rows_and_a_position_of_json_land_together(place: Place) -> None:
     assert DeltaTable(str(place.folder / "orders")).version() == 1  # creation, and one commit
 
 
-def test_a_position_that_was_written_ahead_alone_has_no_effect(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash between the position and the rows: the next sink starts before both, and lands them once."""
+@pytest.mark.parametrize("maintained", [False, True])
+def test_a_position_that_was_written_ahead_alone_has_no_effect(
+    place: Place, monkeypatch: pytest.MonkeyPatch, maintained: bool
+) -> None:
+    """A crash between the position and the rows: the next sink starts before both, and lands them once; also where a
+    maintenance came in between, or after the crash."""
+    own = AnyTableSink._append
+
+    def maintained_first(self: AnyTableSink, *arguments: Any) -> int:
+        place.maintain()
+        return own(self, *arguments)
+
     first = place.sink()
-    first.put(batch(at(1), a=[1]))
-    first.flush()
+    for line in range(3):
+        first.put(batch(at(line), a=[line]))
+        with monkeypatch.context() as between:
+            if maintained:
+                between.setattr(AnyTableSink, "_append", maintained_first)
+            first.flush()
     crashed = place.sink()
-    crashed.put(batch(at(5), a=[2, 3]))
-    with monkeypatch.context() as broken:
-        broken.setattr(AnyTableSink, "_append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            crashed.flush()
+    crashed.put(batch(at(5), a=[3, 4]))
+    with crash(monkeypatch, AnyTableSink, "_append"):
+        crashed.flush()
+    if maintained:
+        place.maintain()
     again = place.sink()
-    assert again.position(PART) == at(1)
-    again.put(batch(at(3), a=[2]))
+    assert again.position(PART) == at(2)
+    again.put(batch(at(3), a=[3]))
     again.flush()
     assert place.sink().position(PART) == at(3)
-    assert sorted(row["a"] for row in place.rows("orders")) == [1, 2]
+    assert sorted(row["a"] for row in place.rows("orders")) == [*range(4)]
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -130,28 +167,7 @@ def test_one_source_partition_writes_to_one_table(place: Place) -> None:
         place.sink().put(batch(at(2), table="clients", a=[1]))
 
 
-BAD_NAMES = [
-    *(
-        "../up",
-        "a/b",
-        "/abs",
-        "A",
-        "Orders",
-        "a..b",
-        "",
-        "a" * 129,
-        ".hidden",
-        "a b",
-        "a\0b",
-        "état",
-        "a\n",
-        "c:x",
-        "-a",
-    )
-]
-
-
-@pytest.mark.parametrize("name", BAD_NAMES)
+@pytest.mark.parametrize("name", [*BAD_NAMES, "c:x", "-a"])
 def test_names_that_leave_the_root_or_collide_are_refused(place: Place, name: str) -> None:
     """A table's name is one folder under the root on every storage, whatever a source says."""
     with pytest.raises(RowsRefused, match="cannot be the name of a table"):
@@ -216,7 +232,7 @@ def test_a_position_moves_without_rows(place: Place) -> None:
     sink.put(SourceBatch(source_partition=PART, rows={"orders": pa.table({"a": pa.array([], pa.int64())})}, position=9))
     sink.flush()
     assert place.sink().position(PART) == 9
-    assert Tables(TablesConfig(uri=str(place.folder))).read("connector_positions").num_rows == 3
+    assert place.tables.read("connector_positions").num_rows == 3
 
 
 def test_positions_are_set_and_removed(place: Place) -> None:
@@ -263,22 +279,26 @@ def test_dead_letters_land_with_their_position(place: Place) -> None:
     assert place.sink().position(PART) == 3
 
 
-@pytest.mark.parametrize("moved", [False, True])
-def test_dead_letters_of_a_crash_are_delivered_once(place: Place, monkeypatch: pytest.MonkeyPatch, moved: bool) -> None:
+@pytest.mark.parametrize("meanwhile", ["", "moved", "maintained"])
+def test_dead_letters_of_a_crash_are_delivered_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
     """A crash after the commit and before its dead letters: the next start delivers them, once, also when a person
-    moved the position first and tolerance ended."""
+    moved the position first and tolerance ended, or after a maintenance."""
     sink = place.sink(dead="dead_letters")
     sink.put(batch(1, a=[1]))
-    sink.put(all_dead(batch(2, a=["x"]), "wrong", "dead_letters"))
-    with monkeypatch.context() as broken:
-        broken.setattr(ConnectorPositions, "deliver", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            sink.flush()
+    sink.flush()
+    sink.put(batch(2, a=[1]))
+    sink.put(all_dead(batch(3, a=["x"]), "wrong", "dead_letters"))
+    with crash(monkeypatch, ConnectorPositions, "deliver"):
+        sink.flush()
     assert not place.rows("dead_letters")
-    if moved:
+    if meanwhile == "moved":
         place.connector().alter_positions("files", {PART: 0})
     for _ in range(2):
-        assert place.sink().position(PART) == (0 if moved else 2)
+        if meanwhile == "maintained":
+            place.maintain()
+        assert place.sink().position(PART) == (0 if meanwhile == "moved" else 3)
     assert len(place.rows("dead_letters")) == 1
 
 
@@ -298,7 +318,7 @@ def test_positions_that_vanished_are_damage(place: Place) -> None:
     for number in range(2):
         sink.put(batch(at(number), a=[number]))
         sink.flush()
-    tables = Tables(TablesConfig(uri=str(place.folder)))
+    tables = place.tables
     with tables.rewritable("connector_positions"):
         DeltaTable(str(place.folder / "connector_positions")).delete("number = 2")
     with pytest.raises(DamagedTables, match="lost the position"):
@@ -365,3 +385,74 @@ def test_a_refusal_that_is_not_tolerated_ends_the_run(place: Place) -> None:
     with pytest.raises(RowsRefused):
         TaskExecution(_Lines(9), place.sink(), policy=FlushPolicy(rows=1)).run()
     assert place.sink().position(PART) == {"line": 1}
+
+
+def rows_at(number: int) -> pa.Table:
+    """A row with every kind of column."""
+    row = {
+        "number": number,
+        "text": f"é{number}",
+        "ratio": number / 7,
+        "day": NOON.date() + dt.timedelta(days=number),
+        "at": NOON + dt.timedelta(seconds=number),
+        "bytes": bytes([number]),
+        "is_odd": number % 2 == 1,
+        "nested": [{"name": "a", "values": [number, None]}],
+    }
+    return pa.Table.from_pylist([row])
+
+
+def put(sink: AnyTableSink, number: int, part: SourcePartition = PART, table: str = "orders") -> None:
+    sink.put(SourceBatch(source_partition=part, rows={table: rows_at(number)}, position={"line": number}))
+
+
+def test_tables_of_connectors_are_kept_small(place: Place) -> None:
+    """Many commits with rows and dead letters become one file a table, with the same rows; of the positions those that
+    count are left; connectors continue; a table that someone else put there is not touched."""
+    theirs = Path(place.config.uri, "theirs")
+    for _ in range(4):
+        write_deltalake(str(theirs), pa.table({"a": [1]}), mode="append")
+    sink = place.sink(dead="letters")
+    for number in range(6):
+        put(sink, number)
+        put(sink, number, OTHER, "clients")
+        sink.put(
+            all_dead(SourceBatch(source_partition=PART, rows={"x": rows_at(number)}, position=number), "w", "letters")
+        )
+        sink.flush()
+    before = {name: place.rows(name) for name in ("orders", "clients", "letters")}
+    positions = ConnectorPositions(place.tables, "files").positions()
+    untouched = DeltaTable(str(theirs)).version(), sorted(file.name for file in theirs.rglob("*"))
+
+    assert {"orders", "clients", "letters"} <= {each.table for each in preview(place.config, AT_ONCE).tables}
+    done = place.maintain()
+
+    assert {name: place.rows(name) for name in before} == before
+    assert [(done[name].files, done[name].files_after) for name in before] == [(6, 1)] * 3
+    assert all(len(list(Path(place.config.uri, name).glob("*.parquet"))) == 1 for name in before)
+    assert [(row["source_partition"], row["number"]) for row in place.rows("connector_positions")] == [
+        (str(PART), 6),
+        (str(OTHER), 6),
+    ]
+    assert done["connector_positions"].rows_dropped == 10
+    assert (DeltaTable(str(theirs)).version(), sorted(file.name for file in theirs.rglob("*"))) == untouched
+    assert ConnectorPositions(place.tables, "files").positions() == positions
+    for each in (sink, place.sink(dead="letters")):  # one that stayed up, and a new one
+        put(each, 7 if each is sink else 8)
+        each.flush()
+    assert [row["number"] for row in place.rows("orders")] == [*range(6), 7, 8]
+
+
+@pytest.mark.full
+def test_tables_in_a_bucket_are_found(s3: S3) -> None:
+    """The same on object storage, where folders are only parts of names."""
+    place = Place(s3.bucket("connectors"))
+    sink = place.sink(dead="letters")
+    for number in range(3):
+        put(sink, number)
+        sink.flush()
+    before = place.rows("orders")
+    done = place.maintain()
+    assert (done["orders"].files, done["orders"].files_after) == (3, 1)
+    assert place.rows("orders") == before
+    assert place.sink(dead="letters").position(PART) == {"line": 2}

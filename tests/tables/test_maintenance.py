@@ -1,10 +1,14 @@
-"""Maintenance: the same rows in fewer files, only what was asked is dropped, and others may work meanwhile."""
+"""Maintenance: the same rows in fewer files, only what was asked is dropped, and others may work meanwhile. Killed at any
+moment and started again, it and an exporter lose nothing and double nothing."""
 
 from __future__ import annotations
 
 import datetime as dt
 import os
 import random
+import re
+import resource
+import signal
 import subprocess
 import sys
 import time
@@ -13,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
 from tables.exporter_process import pairs
-from tables.test_crash import ENVIRONMENT, kill_after
 from tables.test_sink import NOON, sink_of
 
 from acktrail.config import TablesConfig
@@ -41,6 +45,22 @@ RANGES = "export_ranges"
 AT_ONCE = MaintenancePolicy(vacuum_after_ms=0)
 FIRST_MS = 1_700_000_000_000
 """The time of a ``MemoryLog``'s record at offset 0; each is a ms later than the one before."""
+MAINTENANCE = (
+    "import sys; from acktrail.config import TablesConfig; from acktrail.tables.upkeep.maintenance import *\n"
+    "policy = MaintenancePolicy(keep_ms=1_000, small_files=2, vacuum_after_ms=0)\n"
+    "maintain(TablesConfig(uri=sys.argv[1]), policy, now_ms=int(sys.argv[2]), "
+    "progress=lambda text: print(text, flush=True))\n"
+)
+spans = st.lists(
+    st.tuples(st.integers(1, 9), st.sampled_from(["records", "gap", "both", "file", "break"]), st.integers(0, 50)),
+    min_size=1,
+    max_size=30,
+)
+PROCESS = Path(__file__).with_name("exporter_process.py")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+END_OFFSET = 12_000
+FLUSH_ROWS = 1_000
+KILLS = 4
 
 
 @pytest.fixture
@@ -89,8 +109,9 @@ def files_of(tables: Tables, name: str = RECORDS) -> tuple[DataFile, ...]:
     return snapshot.files()
 
 
-def ensure_accounted(tables: Tables) -> None:
-    """Every record is in one range, ranges and gaps do not overlap and leave nothing out, and counts add up."""
+def ensure_accounted(tables: Tables, *, is_pruned: bool = False) -> dict[int, list[int]]:
+    """Every record is in one range, ranges and gaps do not overlap and leave nothing out, and counts add up; the first
+    and last offset of each state partition. `is_pruned`: a log may have begun behind 0."""
     seen: Counter[tuple[int, int]] = Counter()
     rows = tables.read(RANGES).to_pylist()
     for row in rows:
@@ -98,14 +119,18 @@ def ensure_accounted(tables: Tables) -> None:
             if row[first] is not None:
                 seen.update((row["state_partition"], at) for at in range(row[first], row[last] + 1))
     assert set(seen.values()) <= {1}
+    ends = {}
     for number in {partition for partition, _ in seen}:
         offsets = [at for partition, at in seen if partition == number]
-        assert len(offsets) == max(offsets) + 1
+        ends[number] = [min(offsets), max(offsets)]
+        assert len(offsets) == max(offsets) + 1 - (min(offsets) if is_pruned else 0)
     records = tables.read(RECORDS, columns=["decode_status"])
     decoded = sum(status == "decoded" for status in records["decode_status"].to_pylist())
     assert sum(row["records_read"] for row in rows) == records.num_rows
     assert sum(row["records_decoded"] for row in rows) == decoded
+    assert sum(row["records_quarantined"] for row in rows) == records.num_rows - decoded
     assert find_damage(tables).is_sound
+    return ends
 
 
 def upkeep(report: MaintenanceReport, name: str = RECORDS) -> tuple[int, int | None]:
@@ -199,35 +224,6 @@ def test_retention_drops_what_was_asked_and_says_so(tables: Tables) -> None:
     ensure_accounted(tables)
 
 
-MAINTENANCE = (
-    "import sys; from acktrail.config import TablesConfig; from acktrail.tables.upkeep.maintenance import *\n"
-    "policy = MaintenancePolicy(keep_ms=1_000, small_files=2, vacuum_after_ms=0)\n"
-    "maintain(TablesConfig(uri=sys.argv[1]), policy, now_ms=int(sys.argv[2]), "
-    "progress=lambda text: print(text, flush=True))\n"
-)
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_the_next_one_does_the_rest(tables: Tables) -> None:
-    """SIGKILL at random moments: what is there is always in order once the next maintenance ran, and exports go on."""
-    exporter = Exporter(tables, 10, 20)
-    exporter.commit(20)
-    dice = random.Random(random.SystemRandom().randrange(2**32))
-    kills = 0
-    for number in range(4):
-        now = FIRST_MS + 1_000 + 20 * (number + 1)
-        command = [sys.executable, "-c", MAINTENANCE, tables.root, str(now)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
-        kills += kill_after(process, dice.randrange(1, 6), dice.random() * 0.1)
-        exporter.commit(3)
-    assert kills > 1
-    subprocess.run([sys.executable, "-c", MAINTENANCE, tables.root, str(FIRST_MS + 1_200)], check=True, env=ENVIRONMENT)
-    ensure_accounted(tables)
-    assert set(rows_of(tables)["offset"].to_pylist()) == set(range(200, 20 * 32))
-    configuration = tables.snapshot(RANGES).delta.metadata().configuration  # type: ignore[union-attr]  # it exists
-    assert configuration["delta.appendOnly"] == "true"
-
-
 def test_files_that_others_replaced_are_left_to_them(tables: Tables) -> None:
     """A compaction whose files another engine compacted meanwhile is dropped; one beside which records came lands."""
     exporter = Exporter(tables, 7)
@@ -269,13 +265,6 @@ def test_damaged_tables_are_left_alone(tables: Tables) -> None:
     with pytest.raises(DamagedTables):
         maintain(tables.config, AT_ONCE)
     assert len(files_of(tables)) == 11
-
-
-spans = st.lists(
-    st.tuples(st.integers(1, 9), st.sampled_from(["records", "gap", "both", "file", "break"]), st.integers(0, 50)),
-    min_size=1,
-    max_size=30,
-)
 
 
 @settings(max_examples=20, deadline=None)
@@ -352,3 +341,79 @@ def test_compaction_writes_a_row_few_times() -> None:
             files.append(DataFile(path=f"{day}/{written}", size_bytes=60 * total, rows=total, modified_ms=day))
     assert len(files) <= 2 + rows // file_rewrite.SMALL_ROWS
     assert written <= 2 * rows
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    """Python with `arguments`; of `Tables` their root."""
+    words = [each.root if isinstance(each, Tables) else str(each) for each in arguments]
+    return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def kill_after(process: subprocess.Popen[str], lines: int, seconds: float) -> bool:
+    """Kill `process` `seconds` after `lines` of progress; whether it still ran."""
+    assert process.stdout is not None
+    with process:
+        for _ in range(lines):
+            if not process.stdout.readline():
+                break
+        moment = time.perf_counter() + seconds
+        while time.perf_counter() < moment:
+            pass
+        process.send_signal(signal.SIGKILL)
+    return process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_every_offset_is_there_once(tables: Tables) -> None:
+    """SIGKILL of exporter and maintenance at random moments, while one log is pruned ahead of the export: every offset
+    is exported or in a gap, once; of all logs the records that are kept are there, and no others."""
+    seed = random.SystemRandom().randrange(2**32)
+    chance, pruned, killed, cut = random.Random(seed), 0, Counter[str](), 0
+    for cut in range(400, 400 * (KILLS + 1), 400):
+        exporter = start(PROCESS, tables, END_OFFSET, FLUSH_ROWS, 0, pruned, 0)
+        killed["exporter"] += kill_after(exporter, chance.randrange(1, 12), chance.random() * 0.05)
+        maintenance = start("-c", MAINTENANCE, tables, FIRST_MS + 1_000 + cut)
+        killed["maintenance"] += kill_after(maintenance, chance.randrange(1, 6), chance.random() * 0.1)
+        pruned = min(END_OFFSET, pruned + chance.randrange(2_000))
+    assert killed["exporter"] > 1, f"seed {seed}: too few kills hit a living process"
+    assert killed["maintenance"] > 1, f"seed {seed}: too few kills hit a living process"
+    for last in (
+        (PROCESS, tables, END_OFFSET, FLUSH_ROWS, 0, pruned, 0),
+        ("-c", MAINTENANCE, tables, FIRST_MS + 1_000 + cut),
+    ):
+        with start(*last) as process:
+            process.communicate()
+        assert process.returncode == 0, f"seed {seed}"
+    ends = [ensure_accounted(tables, is_pruned=True)[number] for number in range(3)]
+    assert [last for _, last in ends] == [END_OFFSET - 1] * 3, f"seed {seed}"
+    assert ends[0][0] == ends[2][0] == 0, f"seed {seed}"
+    kept = rows_of(tables).select(["state_partition", "offset"]).filter(pc.field("state_partition") != 1)
+    assert [*kept["offset"].to_pylist()] == [*range(cut, END_OFFSET)] * 2, f"seed {seed}"
+    assert pc.sum(tables.read(RANGES)["records_quarantined"]).as_py() > 0
+    configuration = tables.snapshot(RANGES).delta.metadata().configuration  # type: ignore[union-attr]  # it exists
+    assert configuration["delta.appendOnly"] == "true"
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    """An export of a hundred flushes needs hardly more memory than one of ten."""
+    peaks = []
+    for number, end_offset in enumerate((100_000, 400_000)):
+        command = [sys.executable, str(PROCESS), str(tmp_path / str(number)), str(end_offset), "20000", "0"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=ENVIRONMENT)
+        peaks.append(int(done.stdout.rsplit("peak ", 1)[1].split()[0]))
+    assert peaks[1] < peaks[0] * 1.3
+    assert peaks[1] < 500
+
+
+def no_large_files() -> None:
+    """A disk that takes no more than 64 kB of a file, as a full one would: every write beyond fails."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, 65_536))
+
+
+def test_a_write_that_fails_says_one_line(tmp_path: Path) -> None:
+    """A full disk: nothing that the storage's library prints by itself, no panic and no trace, the error alone."""
+    command = [sys.executable, str(PROCESS), str(tmp_path / "tables"), "120000", "120000", "0"]
+    options = {"capture_output": True, "text": True, "env": ENVIRONMENT, "timeout": 120}
+    done = subprocess.run(command, preexec_fn=no_large_files, check=False, **options)  # no thread runs here
+    assert re.fullmatch(r"[34] tables at .*\n", done.stderr), done.stderr

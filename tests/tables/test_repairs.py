@@ -1,4 +1,5 @@
-"""Damaged tables that are derived from the records are built again; ranges show the lost records."""
+"""Damaged tables that are derived from the records are built again; ranges show the lost records. Every table is read
+to its last row, and every contradiction is named, also where no cluster can be asked."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.replaying import replayed_again, replayed_here
@@ -18,11 +21,13 @@ from samples.history_tables import build
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, state_source_partition
+from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
 from acktrail.export import repair_run
 from acktrail.export.export_run import known_names
-from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS, TABLES
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.damage_report import contradictions, find_damage, present_records
 from acktrail.tables.exported.export_ranges import LostOffsets, cut_range, end_positions, note_lost
 from acktrail_jobs.commands.pipeline_commands import build_history, verify
 
@@ -33,6 +38,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "the first commit is missing": lambda table: min((table / "_delta_log").glob("*.json")).unlink(),
 }
 _STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5)
+NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 
 
 @pytest.fixture
@@ -50,14 +56,14 @@ def _working(world: World, number: int) -> None:
 def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path: Path, damage: str) -> None:
     """``replay_memory`` that cannot be read is built again, and the run reports why; the next one continues from it."""
     world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
-    for number, run in enumerate(("r1", "r2", "r3")):
+    for number, run_id in enumerate(("r1", "r2", "r3")):
         _working(world, number)
-        world.observe(run)
-        if run == "r2":
+        world.observe(run_id)
+        if run_id == "r2":
             DAMAGES[damage](tmp_path / "tables" / "replay_memory")
-        found = replayed_here(world.tables, run)
-        assert found.rows == replayed_again(world.tables, run)
-        assert ("cannot be read" in (found.full_replay_reason or "")) == (run == "r2")
+        found = replayed_here(world.tables, run_id)
+        assert found.rows == replayed_again(world.tables, run_id)
+        assert ("cannot be read" in (found.full_replay_reason or "")) == (run_id == "r2")
     assert found.full_replay_reason is None
 
 
@@ -220,3 +226,147 @@ def test_records_of_a_replaced_log_are_read_out_of_it(world: World) -> None:
     end_positions(world.tables)
     records = world.tables.snapshot("state_records")
     assert [records.transaction_version(name) for name in (own, f"{own}/shift")] == [100, 7]
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> World:
+    """Eight records of one state partition, in two commits with an observation each."""
+    world = World(tmp_path / "tables", state_partitions=1)
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(4)))
+    world.observe("r1")
+    world.write(*(update(key_of(f"g{index}"), 0, 3, (batch(0, 2),)) for index in range(4)))
+    world.observe("r2")
+    return world
+
+
+def _faults(world: World) -> str:
+    """What a repair would show, and records whose bytes say something else than their columns."""
+    report, records = find_damage(world.tables), world.tables.snapshot("state_records")
+    damages = [f"{each.table} {each.cause}" for each in report.damages]
+    if not damages and records is not None:
+        altered = contradictions(world.tables, [file.path for file in records.files()])
+        damages += [f"{row['state_partition']}/{row['offset']} altered" for rows in altered for row in rows.to_pylist()]
+    faults = [*(f"missing: {each}" for each in report.lost or ()), *report.other_faults()]
+    assert report.is_sound is (not report.damages and not faults)
+    return "; ".join([*damages, *faults])
+
+
+def _again(tables: Tables) -> None:
+    """The newest record once more."""
+    tables.append("state_records", tables.read("state_records").slice(7))
+
+
+def _beside(tables: Tables) -> None:
+    """A record in no range."""
+    (row,) = tables.read("state_records").slice(7).to_pylist()
+    tables.append("state_records", pa.Table.from_pylist([{**row, "offset": 20}], schema=TABLES["state_records"]))
+
+
+def _altered(tables: Tables) -> None:
+    """A record whose value says something else."""
+    rows = tables.read("state_records").to_pylist()
+    row = next(row for row in rows if row["offset"] == 5)
+    row["value"] = row["value"][:-1] + bytes([row["value"][-1] ^ 1])
+    with tables.rewritable("state_records"):
+        tables.replace("state_records", pa.Table.from_pylist(rows, schema=TABLES["state_records"]))
+
+
+def _without_a_file(tables: Tables) -> None:
+    min(Path(tables.root, "state_records").glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns).unlink()
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (_again, "1 records of state partition 0 are stored twice"),
+        (_beside, "1 records are in no range, the first ones: state partition 0, offsets 20 to 20"),
+        (_altered, "0/5 altered"),
+        (_without_a_file, "missing: state partition 0, offsets 0 to 3"),
+    ],
+)
+def test_what_does_not_fit_is_named(sound: World, harm: Callable[[Tables], None], said: str) -> None:
+    """Table, file, state partition and offset of what is missing, doubled, in no range or altered."""
+    assert _faults(sound) == ""
+    harm(sound.tables)
+    assert said in _faults(sound)
+
+
+def _zeroed(file: Path, column: str) -> None:
+    """Zeros in the place of the data of one column; the file's size stays."""
+    group = pq.read_metadata(file).row_group(0)
+    chunk = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column)
+    begin = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+    content = file.read_bytes()
+    end = begin + chunk.total_compressed_size
+    file.write_bytes(content[:begin] + bytes(end - begin) + content[end:])
+
+
+@pytest.mark.parametrize(("table", "column"), [("state_records", "value"), ("group_observations", "group_id")])
+def test_every_column_of_every_table_is_read(sound: World, table: str, column: str) -> None:
+    """A file of the right size whose data cannot be read is damaged, whichever column it is."""
+    _zeroed(next(Path(sound.tables.root, table).glob("*.parquet")), column)
+    with pytest.raises(DamagedTables):
+        sound.tables.read(table)
+    assert f"{table} cannot be read" in _faults(sound)
+
+
+class _Once:
+    """Fails the first time."""
+
+    def __init__(self, function: Callable[..., object], error: Exception) -> None:
+        self.function, self.errors = function, [error]
+
+    def __call__(self, *given: object, **named: object) -> object:
+        if self.errors:
+            raise self.errors.pop()
+        return self.function(*given, **named)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(OSError("unexpected end"), RetryableError), (PermissionError("permission denied"), ConfigurationError)],
+)
+def test_what_cannot_be_read_now_is_not_lost(
+    sound: World, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[AcktrailError]
+) -> None:
+    """A file that is read the second time, and one without rights, are no damage: no row is taken for lost."""
+    monkeypatch.setattr(pq, "ParquetFile", _Once(pq.ParquetFile, error))
+    with pytest.raises(raised) as caught:
+        find_damage(sound.tables)
+    assert not isinstance(caught.value, DamagedTables)
+    assert _faults(sound) == ""
+
+
+def test_records_of_a_file_that_cannot_be_read_are_not_absent(sound: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which records are there is not known then."""
+    error = DamagedTables("cannot be read", hint="", table="state_records")
+    monkeypatch.setattr(sound.tables, "file_batches", _Once(sound.tables.file_batches, error))
+    with pytest.raises(RetryableError, match="only at times"):
+        present_records(sound.tables)
+    assert present_records(sound.tables).rows == {0: 8}
+
+
+def test_a_dry_run_shows_the_tables_without_a_cluster(
+    sound: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sound tables end with the error's own code, damage with 3; what is wrong and what is not known are both said.
+    With --execute the cluster is needed."""
+    monkeypatch.delenv("ACKTRAIL_BOOTSTRAP_SERVERS", raising=False)
+    repair = ("tables", "repair", "--tables", sound.tables.root)
+    for where, code, error in ((NOBODY, 4, "no Kafka broker answered at 127.0.0.1:1"), ((), 3, "no broker named")):
+        whole = run(capsys, *repair, *where)
+        assert (whole.code, whole.stdout.splitlines()[0][:16]) == (code, "nothing is wrong")
+        assert f"not compared with Kafka: {error}" in whole.stdout
+        assert error in run(capsys, *repair, *where, "--execute").complaint(code)
+
+    _again(sound.tables)
+    doubled = "1 records of state partition 0 are stored twice"
+    (said,) = run(capsys, *repair, *NOBODY, "--json").rows
+    assert (said["is_sound"], said["available"], said["other_faults"][0][: len(doubled)]) == (False, None, doubled)
+    for file in Path(sound.tables.root, "state_records").glob("*.parquet"):
+        file.unlink()
+    found = run(capsys, *repair, *NOBODY)
+    assert found.code == 3
+    assert "state partition 0, offsets 0 to 7 (8): lost; Kafka was not asked for them" in found.stdout
+    assert "not compared with Kafka: no Kafka broker answered" in found.stdout

@@ -1,5 +1,5 @@
-"""Maintenance: the same rows in fewer files, only what was asked is dropped, and others may work meanwhile. Killed at any
-moment and started again, it and an exporter lose nothing and double nothing."""
+"""Maintenance: the same rows in fewer files, only what was asked is dropped, and others may work meanwhile. Killed at
+any moment and started again, it and an exporter lose nothing and double nothing."""
 
 from __future__ import annotations
 

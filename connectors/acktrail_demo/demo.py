@@ -15,8 +15,7 @@ from typing import Final
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow_standalone import AirflowStandalone, DagRun, DagRunFailed, TaskRun, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.embedded.kafka.installation import DEFAULT_VERSION
-from acktrail.errors import ConfigurationError, MissingDependency
+from acktrail.errors import ConfigurationError
 from acktrail.reconcile.observed_run import newest_run
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.faults.library import FoundFaults, StateFault, find_faults, signs_in_run
@@ -156,29 +155,23 @@ def _statuses(stored: Tables) -> dict[str, frozenset[str]]:
 def running_demo(
     root: Path,
     *,
-    version: str = DEFAULT_VERSION,
-    dags: Path | None = None,
-    keep: bool = False,
-    say: Say = lambda _text: None,
-    progress: Callable[[str, int, int], None] = lambda _doing, _done, _steps: None,
+    version: str,
+    say: Say,
+    progress: Callable[[str, int, int], None],
 ) -> Iterator[Demo]:
-    """Starts a broker and an Airflow with the DAGs in `dags` (default: acktrail's own); both end with the block.
+    """Starts a broker and an Airflow with acktrail's DAGs; both end with the block.
 
-    Tables and reports stay in `root`. The servers' folders are removed, except with `keep` and after a failure, when
-    their logs are wanted.
+    Tables and reports stay in `root`. The servers' folders are removed, except after a failure, when their logs are
+    wanted.
 
-    Raises ConfigurationError, MissingDependency: `root` or `dags` cannot be used, a server is not installed;
-    BrokerNotStarted with the last lines of its log.
+    Raises ConfigurationError, MissingDependency: `root` cannot be used, a server is not installed; BrokerNotStarted
+    with the last lines of its log.
     """
-    dags = dags or dags_folder()
-    for dag_id in (EXPORT, RECONCILE):
-        if not (dags / f"{dag_id}.py").is_file():
-            raise MissingDependency(f"no {dag_id}.py in {dags}", hint="name the folder of acktrail's DAG files")
     with contextlib.ExitStack() as owned:
         folder = owned.enter_context(demo_folder(root))
 
         def clear_servers(kind: type[BaseException] | None, *_: object) -> None:
-            if not keep and (kind is None or issubclass(kind, KeyboardInterrupt)):
+            if kind is None or issubclass(kind, KeyboardInterrupt):
                 folder.clear_servers()
 
         owned.push(clear_servers)
@@ -186,7 +179,7 @@ def running_demo(
         say("Airflow starts in the background")
         places = {"ACKTRAIL_TABLES": str(folder.tables), "ACKTRAIL_REPORTS": str(folder.reports)}
         none = dict.fromkeys(("ACKTRAIL_TABLES_OPTIONS", "ACKTRAIL_PROFILE", "ACKTRAIL_DAG_PROFILES"), "")
-        airflow = AirflowStandalone(dags, folder=folder.airflow, env={**places, **none})
+        airflow = AirflowStandalone(dags_folder(), folder=folder.airflow, env={**places, **none})
         owned.callback(airflow.stop)
         airflow.launch()
         say(f"Kafka {version} starts")

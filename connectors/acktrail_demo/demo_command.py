@@ -21,8 +21,6 @@ def demo(
     out: Annotated[
         Path, typer.Option(help="Folder for tables and reports; what a demo left in it goes.")
     ] = _DEFAULT_FOLDER,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the servers' folders too: logs, metadata, data.")] = False,
-    dags: Annotated[Path | None, typer.Option(help="The DAG folder. Default: acktrail's own.")] = None,
 ) -> None:
     """Start Kafka and Airflow, let share groups work, export, reconcile, and show what became of every record.
 
@@ -41,7 +39,7 @@ def demo(
     is_exact = True
     with (
         StepLines() as steps,
-        running_demo(out, version=version, dags=dags, keep=keep, say=steps.say, progress=steps.count) as running,
+        running_demo(out, version=version, say=steps.say, progress=steps.count) as running,
     ):
         faults = faults_on(version) if with_faults else ()
         found = running.run(fault_partitions=len(faults))

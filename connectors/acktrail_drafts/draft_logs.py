@@ -33,6 +33,7 @@ from acktrail_drafts.draft_records import (
     Delta,
     DeltaTombstone,
     Rule,
+    StrictReplay,
     Violation,
     batch_violations,
     overlay_state_batches,
@@ -43,19 +44,11 @@ from acktrail_drafts.draft_records import (
 HIGHEST_DELTA_INDEX: Final = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlReplay:
-    """The state of every group with a checkpoint, and the violations in log order.
-
-    A state's `start_offset` is the checkpoint's own, its `end_offset` the highest recorded.
-    """
-
-    states: Mapping[GroupId, ControlCheckpoint]
-    violations: tuple[Violation, ...]
-
-
-def replay_control_log(records: Iterable[RecordAt[ControlRecord]], *, cleaned: bool = False) -> ControlReplay:
-    """The state of every group after `records`, which come in offset order.
+def replay_control_log(
+    records: Iterable[RecordAt[ControlRecord]], *, cleaned: bool = False
+) -> StrictReplay[GroupId, ControlCheckpoint]:
+    """The state of every group with a checkpoint after `records`, which come in offset order. A state's `start_offset`
+    is the checkpoint's own, its `end_offset` the highest recorded.
 
     `cleaned`: a cleaner may have been there. Then a group's log may begin in the middle of an epoch: deltas before its
     first checkpoint and skipped checkpoint epochs are no violations.
@@ -71,7 +64,7 @@ def replay_control_log(records: Iterable[RecordAt[ControlRecord]], *, cleaned: b
             states[record.group_id] = record
         elif state is not None and record.checkpoint_epoch == state.checkpoint_epoch:
             states[record.group_id] = apply_control_delta(state, record)
-    return ControlReplay(states=states, violations=tuple(violations))
+    return StrictReplay(states=states, violations=tuple(violations))
 
 
 def apply_control_delta(state: ControlCheckpoint, delta: ControlDelta) -> ControlCheckpoint:
@@ -99,19 +92,13 @@ def _broken_rules(state: ControlCheckpoint | None, record: ControlRecord, *, cle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackChain:
-    """The offsets met on the way back, newest first. `broken` says what stopped it; None: it ends at its checkpoint."""
+class ChainReplay:
+    """One group's recovery. `offsets` were met on the way back, newest first; `broken` says what stopped it, None: it
+    ends at its checkpoint. `state` is that of a forward scan where the chain is broken; None: that met no checkpoint
+    either."""
 
     offsets: tuple[int, ...]
     broken: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainReplay:
-    """One group's recovery. `state` is that of a forward scan where the chain is broken; None: that met no checkpoint
-    either."""
-
-    chain: BackChain
     state: ControlCheckpoint | None
     violations: tuple[Violation, ...]
 
@@ -121,11 +108,9 @@ def head_index(records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]
     return {record_at.record.group_id: record_at.offset for record_at in records}
 
 
-def walk_back(log: Mapping[int, ControlRecord], group_id: GroupId, head: int) -> BackChain:
-    """Follow the back offsets of `group_id` from `head`, by offset in `log`, to their checkpoint.
-
-    Every back offset must be lower than its record's own offset, so the walk ends for any log.
-    """
+def _walk_back(log: Mapping[int, ControlRecord], group_id: GroupId, head: int) -> tuple[tuple[int, ...], str | None]:
+    """Follow the back offsets of `group_id` from `head`, by offset in `log`, to their checkpoint: those met, and what
+    stopped it. Every back offset must be lower than its record's own offset, so the walk ends for any log."""
     offsets: list[int] = []
     broken = _missing(log, group_id, head)
     offset, epoch = head, log[head].checkpoint_epoch if broken is None else 0
@@ -143,7 +128,7 @@ def walk_back(log: Mapping[int, ControlRecord], group_id: GroupId, head: int) ->
         else:
             offset = record.back_offset
             broken = _missing(log, group_id, offset)
-    return BackChain(offsets=tuple(offsets), broken=broken)
+    return tuple(offsets), broken
 
 
 def _missing(log: Mapping[int, ControlRecord], group_id: GroupId, offset: int) -> str | None:
@@ -162,20 +147,13 @@ def replay_back_chains(
     scan = replay_control_log(records, cleaned=True)
     replays = {}
     for group_id, head in heads.items():
-        chain = walk_back(log, group_id, head)
-        linked = [
-            RecordAt(partition=partition, offset=offset, record=log[offset]) for offset in reversed(chain.offsets)
-        ]
-        broken = Violation(
-            rule=Rule.CHAIN_UNBROKEN,
-            subject=group_id,
-            partition=partition,
-            offset=head,
-            detail=f"broken: {chain.broken}",
-        )
-        states = (scan if chain.broken else replay_control_log(linked)).states
-        violations = (broken,) if chain.broken else ()
-        replays[group_id] = ChainReplay(chain=chain, state=states.get(group_id), violations=violations)
+        offsets, broken = _walk_back(log, group_id, head)
+        linked = [RecordAt(partition=partition, offset=offset, record=log[offset]) for offset in reversed(offsets)]
+        place = {"partition": partition, "offset": head}
+        found = Violation(rule=Rule.CHAIN_UNBROKEN, subject=group_id, detail=f"broken: {broken}", **place)
+        state = (scan if broken else replay_control_log(linked)).states.get(group_id)
+        violations = (found,) if broken else ()
+        replays[group_id] = ChainReplay(offsets=offsets, broken=broken, state=state, violations=violations)
     return replays
 
 

@@ -12,11 +12,11 @@ its group and is stored on the topic partition itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from acktrail.format.wire.dialects import JsonForm, key_form
 from acktrail.format.wire.primitives import absent_if_none, batches_form
@@ -27,6 +27,8 @@ from acktrail.model.share_partition import GroupId, SharePartition
 
 DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 """The states that the founding documents let a record have at rest; Kafka 4.3 and later add archiving."""
+KeyT = TypeVar("KeyT")
+StateT = TypeVar("StateT")
 _NUMBERS: Final = ("delta_index", "checkpoint_epoch", "snapshot_epoch", "state_epoch", "start_offset", "end_offset")
 
 
@@ -280,6 +282,14 @@ class Violation:
     partition: int
     offset: int
     detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrictReplay(Generic[KeyT, StateT]):
+    """The state of every share partition, or of every group; and all violations in the order of the records."""
+
+    states: Mapping[KeyT, StateT]
+    violations: tuple[Violation, ...]
 
 
 def violations_of(

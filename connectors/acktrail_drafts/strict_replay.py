@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from acktrail.format.wire.dialects import DialectReplay, JsonForm, state_json
 from acktrail.model.batches import DURABLE_STATES, DeliveryState, combine_state_batches
@@ -22,6 +22,8 @@ from acktrail_drafts.draft_records import (
     DraftSnapshot,
     DraftUpdate,
     Rule,
+    StateT,
+    StrictReplay,
     Violation,
     batch_violations,
     draft_state_json,
@@ -39,18 +41,9 @@ _MONOTONIC: Final = {
 """What must not go back from record to record."""
 DraftState = DraftSnapshot | DraftUpdate
 """A state is the complete record that could stand for it: a snapshot, or the update without one that became it."""
-StateT = TypeVar("StateT")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrictReplay(Generic[StateT]):
-    """The state of every share partition, and all violations in the order of the records."""
-
-    states: Mapping[SharePartition, StateT]
-    violations: tuple[Violation, ...]
-
-
-def replay_strictly(records: Iterable[RecordAt[StateRecord]]) -> StrictReplay[SharePartitionState]:
+def replay_strictly(records: Iterable[RecordAt[StateRecord]]) -> StrictReplay[SharePartition, SharePartitionState]:
     """The state of every share partition after `records`, which come in log order within a state partition.
 
     The states are those of a broker that replays only the records that count by the founding documents.
@@ -65,7 +58,7 @@ def replay_by_rules(
     snapshots: type,
     durable_states: frozenset[DeliveryState],
     policy: Policy = Policy.STRICT,
-) -> StrictReplay[StateT]:
+) -> StrictReplay[SharePartition, StateT]:
     """Replay of tombstones, `snapshots`, and updates (all others) by `apply_record`, which returns the state after one.
 
     Both policies find the same violations; they differ in whether a record that breaks one of `DIFFERING_RULES` is
@@ -123,7 +116,7 @@ def _broken_epochs(before: Any, record: Any, *, is_snapshot: bool) -> Iterator[R
 
 def replay_draft_log(
     records: Iterable[RecordAt[DraftRecord]], *, policy: Policy = Policy.STRICT
-) -> StrictReplay[DraftState]:
+) -> StrictReplay[SharePartition, DraftState]:
     """The state of every share partition after `records`, which come in log order within a state partition."""
     return replay_by_rules(records, _apply, snapshots=DraftSnapshot, durable_states=DOCUMENTED_STATES, policy=policy)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.errors import ConfigurationError, MissingDependency
-from acktrail_demo.demo import demo_folder, running_demo
+from acktrail.errors import ConfigurationError
+from acktrail_demo.demo import demo_folder
 
 
 def _fill(root: Path) -> None:
@@ -59,10 +59,3 @@ def test_unwritable_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot write") as caught, demo_folder(tmp_path / "file" / "demo"):
         raise AssertionError("it was taken")
     assert "--out" in caught.value.hint
-
-
-def test_without_dags_nothing_starts(tmp_path: Path) -> None:
-    """A DAG folder without the DAGs is refused before broker or Airflow starts."""
-    with pytest.raises(MissingDependency, match="acktrail_export"), running_demo(tmp_path / "demo", dags=tmp_path):
-        raise AssertionError("it started")
-    assert not (tmp_path / "demo" / "airflow").exists()

@@ -129,10 +129,10 @@ def test_the_chained_table_backwards() -> None:
         log += control(row)
         found = replay_back_chains(log, head_index(log))[G1]
 
-        assert (found.chain.broken, found.violations) == (None, ())
+        assert (found.broken, found.violations) == (None, ())
         assert found.state is not None
         assert found.state.window == window_of(row)
-    assert list(found.chain.offsets) == table["chain"]["walk"]
+    assert list(found.offsets) == table["chain"]["walk"]
 
 
 @pytest.mark.parametrize("name", CONTROL)

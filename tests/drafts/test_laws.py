@@ -47,13 +47,14 @@ from acktrail_drafts.draft_records import (
     DraftSnapshot,
     DraftUpdate,
     Rule,
+    StrictReplay,
     batch_violations,
     draft_state_json,
     effective_window,
     first_unfinished_offset,
     overlay_state_batches,
 )
-from acktrail_drafts.strict_replay import StrictReplay, replay_draft_log, replay_strictly
+from acktrail_drafts.strict_replay import replay_draft_log, replay_strictly
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
@@ -142,14 +143,14 @@ def windows(states: Any) -> dict[Any, Any]:
 def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
     """R001-10: without one record of a chain the chain is broken and says so; the scan's state stands in."""
     whole = replay_back_chains(log, head_index(log))
-    linked = sorted({offset for chain in whole.values() for offset in chain.chain.offsets})
+    linked = sorted({offset for chain in whole.values() for offset in chain.offsets})
     if not linked:
         return
     gone = data.draw(st.sampled_from(linked))
     left = [found for found in log if found.offset != gone]
     for group, found in replay_back_chains(left, head_index(log)).items():
-        if gone in whole[group].chain.offsets:
-            assert found.chain.broken is not None
+        if gone in whole[group].offsets:
+            assert found.broken is not None
             assert str(gone) in found.violations[0].detail
         else:
             assert found == whole[group]
@@ -216,7 +217,7 @@ def test_policies_differ_only_where_epochs_differ() -> None:
     assert (strict.states[KEYS[0]].batches, broker.states[KEYS[0]].batches) == ((), (one,))
 
 
-def differences(strict: StrictReplay[Any]) -> set[int]:
+def differences(strict: StrictReplay[Any, Any]) -> set[int]:
     """Where records are that strict replay skips."""
     return {found.offset for found in strict.violations if found.rule in DIFFERING_RULES}
 
@@ -425,8 +426,8 @@ def test_an_old_share_snapshot_file_is_enough(seed: int, steps: int) -> None:
         assert heads == leader.heads
         chains = replay_back_chains(leader.log.records, heads)
         assert {group: found.state for group, found in chains.items()} == leader.states
-        assert {found.chain.broken for found in chains.values()} <= {None}
-        assert all(len(found.chain.offsets) <= leader.deltas_per_checkpoint + 1 for found in chains.values())
+        assert {found.broken for found in chains.values()} <= {None}
+        assert all(len(found.offsets) <= leader.deltas_per_checkpoint + 1 for found in chains.values())
 
 
 def test_checkpoints_bound_what_is_read() -> None:

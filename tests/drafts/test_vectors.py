@@ -21,7 +21,6 @@ from acktrail_drafts.draft_logs import (
     replay_back_chains,
     replay_checkpoint_log,
     replay_control_log,
-    walk_back,
 )
 from acktrail_drafts.draft_records import (
     Checkpoint,
@@ -236,15 +235,13 @@ def test_back_offset_chains(case: dict[str, Any]) -> None:
     for r in case["records"]:
         record = checkpoint(r["e"]) if r["t"] == "CP" else delta(r["e"], back=r["b"])
         log.append(RecordAt(partition=0, offset=r["o"], record=record))
-    chain = walk_back({p.offset: p.record for p in log}, G1, case["head"])
     replayed = replay_back_chains(log, {G1: case["head"]})[G1]
 
-    assert (chain.broken is None) == (case["verdict"] == "ok")
-    if chain.broken is None:
-        assert list(chain.offsets) == case["chain"]
-        assert (replayed.chain.broken, replayed.violations) == (None, ())
+    assert (replayed.broken is None) == (case["verdict"] == "ok")
+    if replayed.broken is None:
+        assert (list(replayed.offsets), replayed.violations) == (case["chain"], ())
         return
-    assert f"broken: {chain.broken}" == case["verdict"]
+    assert f"broken: {replayed.broken}" == case["verdict"]
     assert [(f.rule, f.offset, f.detail) for f in replayed.violations] == [
         (Rule.CHAIN_UNBROKEN, case["head"], case["verdict"])
     ]
@@ -254,11 +251,11 @@ def test_back_offset_chains(case: dict[str, Any]) -> None:
 
 def test_chains_do_not_cross_groups() -> None:
     """R001-01, R001-07: a back offset that leads to another group's record, or a head that is not there, is broken."""
-    log: dict[int, ControlRecord] = {5: checkpoint(1, "G2"), 6: delta(1, back=5)}
+    log = placed([checkpoint(1, "G2"), delta(1, back=5)], first=5)
 
-    assert walk_back(log, G1, 6).broken == "5 belongs to another group"
-    assert walk_back(log, G1, 7).broken == "7 missing"
-    assert head_index([RecordAt(partition=0, offset=o, record=r) for o, r in log.items()]) == {"G2": 5, "G1": 6}
+    broken = [replay_back_chains(log, {G1: head})[G1].broken for head in (6, 7)]
+    assert broken == ["5 belongs to another group", "7 missing"]
+    assert head_index(log) == {"G2": 5, "G1": 6}
 
 
 @pytest.mark.parametrize("case", vector("DV-merge")["cases"], ids=lambda case: case["name"])

@@ -65,7 +65,31 @@ def settings_of(source: random.Random) -> ShareGroupSettings:
     )
 
 
-class SimulatedLeader:
+class LedPartition:
+    """A share partition with its user's log, its coordinator and a leader."""
+
+    def __init__(self, log: UserPartitionLog, settings: ShareGroupSettings, **coordinator: int) -> None:
+        self.clock, self.log, self.settings = SimulatedClock(), log, settings
+        self.coordinator = ShareCoordinator(partition_counts={KEY.topic_id: 1}, clock=self.clock, **coordinator)
+
+    def led(self, epoch: int) -> ErrorCode:
+        """A new leader takes over; what its load answered."""
+        self.leader = SharePartitionLeader(
+            KEY,
+            leader_epoch=epoch,
+            log=self.log,
+            persister=self.persist,
+            clock=self.clock,
+            settings=self.settings,
+        )
+        return self.leader.load()
+
+    def persist(self, request: PersisterRequest) -> PersisterResponse:
+        """What the coordinator answers."""
+        return self.coordinator.answer(request)
+
+
+class SimulatedLeader(LedPartition):
     """What there is, and what happened (`lines`, `told`). `done`: what was acknowledged for good since the group began
     afresh, and answered without error.
     """
@@ -75,12 +99,7 @@ class SimulatedLeader:
     ) -> None:
         self.source = source
         self.weights = {kind: weight for kind, weight in _STEPS.items() if kind not in without}
-        self.settings = replace(settings_of(source), **settings)
-        self.clock = SimulatedClock()
-        self.log = UserPartitionLog()
-        self.coordinator = ShareCoordinator(
-            partition_counts={KEY.topic_id: 1}, clock=self.clock, updates_per_snapshot=limit
-        )
+        super().__init__(UserPartitionLog(), replace(settings_of(source), **settings), updates_per_snapshot=limit)
         self.failing = ErrorCode.NONE
         self.held: list[tuple[str, AcquiredRecords]] = []
         self.delivered: list[AcquiredRecords] = []
@@ -141,15 +160,7 @@ class SimulatedLeader:
         """A new leader takes over; what the old one had in memory is gone."""
         epoch = self.coordinator.memory.leader_epochs[KEY] + 1
         self.held.clear()
-        self.leader = SharePartitionLeader(
-            KEY,
-            leader_epoch=epoch,
-            log=self.log,
-            persister=self._persist,
-            clock=self.clock,
-            settings=self.settings,
-        )
-        error = self.leader.load()
+        error = self.led(epoch)
         self._note({"op": "lead", "leader_epoch": epoch}, error=error.name)
 
     def fetch(self) -> None:
@@ -278,10 +289,11 @@ class SimulatedLeader:
         straddles = said.first_offset < cache.start_offset <= said.last_offset
         return straddles and cache.floor(cache.start_offset) is None
 
-    def _persist(self, request: PersisterRequest) -> PersisterResponse:
+    def persist(self, request: PersisterRequest) -> PersisterResponse:
+        """What the coordinator answers, or the error of a write that fails."""
         if self.failing is not ErrorCode.NONE and isinstance(request, StateWrite):
             return PersisterResponse(key=request.key, error=self.failing)
-        return self.coordinator.answer(request)
+        return super().persist(request)
 
     def _note(self, line: dict[str, Any], *, with_leader: bool = True, **told: Any) -> None:
         entries = self.coordinator.log.entries[self.written :]
@@ -297,31 +309,15 @@ class SimulatedLeader:
         self.told.append(told)
 
 
-class LeaderFixture:
+class LeaderFixture(LedPartition):
     """A leader over a log of batches, with three members who come at will."""
 
     def __init__(self, *sizes: int, start: int = 0, **settings: Any) -> None:
-        self.clock = SimulatedClock()
-        self.log = UserPartitionLog(start_offset=start, end_offset=start)
+        super().__init__(UserPartitionLog(start_offset=start, end_offset=start), ShareGroupSettings(**settings))
         for size in sizes:
             self.log.append(size)
-        self.coordinator = ShareCoordinator(partition_counts={KEY.topic_id: 1}, clock=self.clock)
         self.coordinator.answer(StateInitialize(key=KEY, state_epoch=1, start_offset=start))
-        self.settings = ShareGroupSettings(**settings)
-        self.leader = self.led(0)
-
-    def led(self, epoch: int) -> SharePartitionLeader:
-        """A new leader."""
-        self.leader = SharePartitionLeader(
-            KEY,
-            leader_epoch=epoch,
-            log=self.log,
-            persister=self.coordinator.answer,
-            clock=self.clock,
-            settings=self.settings,
-        )
-        assert self.leader.load() is ErrorCode.NONE
-        return self.leader
+        assert self.led(0) is ErrorCode.NONE
 
     def fetch(self, member: str = "m", most: int = 500, **limits: Any) -> list[tuple[int, int, int]]:
         """First and last offset and delivery count of what a member gets."""

@@ -50,7 +50,7 @@ def _gone(folder: Path, *, within_s: float = 120.0) -> bool:
     return True
 
 
-@pytest.mark.full  # a run of the wheel's demo is part of CI; tests/dags and fault_library have the rest in parts
+@pytest.mark.full  # a run of the wheel's demo is part of CI; tests/dags and test_faults have the rest in parts
 def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     """Summary on stdout, steps on stderr, one HTML file that needs no network; every verdict a match; nothing left.
 

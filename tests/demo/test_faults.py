@@ -1,24 +1,31 @@
-"""Each fault of the library fires exactly its checks and alerts; where there is none, nothing fires."""
+"""Each fault of the library fires exactly its checks and alerts; where there is none, nothing fires. The page of faults
+has every fault and every rule."""
 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+
 import pytest
+import write_faults  # a program of the folder `tools`
 import yaml
-from demo.fault_library.alerts import alerts_of
-from demo.fault_library.faulty_world import FaultyWorld
+from demo.alerts import alerts_of
+from demo.faulty_world import FaultyWorld
 from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
 from acktrail.format.wire.dialects import decode
+from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, QualityRule
 from acktrail.view.table_metrics import metrics_text
 from acktrail_demo.faults.injections import export_gap
-from acktrail_demo.faults.library import FAULTS, StateFault
+from acktrail_demo.faults.library import FAULTS, StateFault, parse_faults
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ALL = tuple(FAULTS.values())
 
 
@@ -99,3 +106,53 @@ def test_all_faults_at_once_are_found_one_by_one(healthy: FaultyWorld, tmp_path:
     assert found.is_exact, found
     raised = frozenset().union(*map(alerts_of, ALL))
     assert alerts_by_metrics(world.world.config) == raised & simple_alerts().keys()
+
+
+DAMAGE_TESTS = ("tests/expectations", "tests/jobs", "tests/offline", "tests/model", "tests/simulation", "tests/drafts")
+"""Where tests break data that no fault breaks."""
+
+
+def test_no_fault_is_unseen() -> None:
+    """Each fault breaks at least one rule of the catalogue, and no two faults are found in the same way."""
+    broken = {name: write_faults.broken_by(fault) for name, fault in FAULTS.items()}
+    assert [name for name, rules in broken.items() if not rules] == []
+    assert len({(fault.expected.findings, fault.expected.failing) for fault in FAULTS.values()}) == len(FAULTS)
+
+
+def test_every_rule_is_seen_broken() -> None:
+    """Each rule of the trunk is broken by a fault, or named by a test that breaks data."""
+    broken = frozenset(BRANCH_RULES).union(*map(write_faults.broken_by, FAULTS.values()))
+    texts = [
+        file.read_text("utf-8")
+        for folder in DAMAGE_TESTS
+        for kind in ("py", "json")
+        for file in (ROOT / folder).rglob(f"*.{kind}")
+    ]
+    others = [rule for rule in QUALITY_RULES if rule.id not in broken]
+    assert [rule.id for rule in others if not any(_names(text, rule) for text in texts)] == []
+
+
+def _names(text: str, rule: QualityRule) -> bool:
+    return any(re.search(rf'[" ]{id_}[" ]', text) or f"Rule.{id_.upper()}" in text for id_ in rule.ids)
+
+
+TEXT = files("acktrail_demo.faults").joinpath("faults.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('happens = "', 'occurs = "', "'occurs' is no field of a StateFault"),
+        ('happens = "', '# "', "'happens' is missing"),
+        ('seen = "kafka', 'seen = "nowhere', "'nowhere' is not a valid Seen"),
+        ('status = "rewound', 'status = "unwound', "'unwound' is not a valid QueueStatus"),
+        ('fails = ["state_records.', 'fails = ["state_record.', "there is no rule 'state_record."),
+        ('name = "start_offset_regression', 'name = "start_offset_progress', "nothing injects start_offset_progress"),
+        ('name = "complete_count_regression', 'name = "start_offset_regression', "another fault has the name"),
+        ("[[fault]]", "[[fault]", "f: "),
+    ],
+)
+def test_a_wrong_fault_is_refused_with_its_line(old: str, new: str, says: str) -> None:
+    """A field that is missing or not known, an unknown origin, status, rule or injection, a name twice, no TOML."""
+    with pytest.raises(ValueError, match=rf"f, line \d+: .*{says}|^{says}.*line"):
+        parse_faults(TEXT.replace(old, new, 1), "f")

@@ -54,16 +54,6 @@ def utc_text(at: dt.datetime, precision: str = "seconds") -> str:
     return at.astimezone(dt.UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-def ago_text(seconds: float | None) -> str:
-    """How long ago, in its largest unit; a clock that differs shows no time to come. None: ``unknown``."""
-    if seconds is None:
-        return "unknown"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{max(0, seconds):.0f} s ago"
-
-
 def parse_instant(text: str) -> int:
     """ms since the epoch of an ISO 8601 date and time with its offset from UTC; fractions below a ms are cut off.
 

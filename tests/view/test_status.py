@@ -113,7 +113,7 @@ def test_what_is_not_known_is_something_to_act_on(
     fresh = status(health, capsys)
     assert (fresh.code, "nothing was reconciled yet" in fresh.stdout) == (6, True)
     health.reconciled([health.queue("g", "ok")], minutes=200)
-    assert "the statuses ended 3 h ago" in status(health, capsys).stdout
+    assert "the statuses ended 3 h 20 min ago" in status(health, capsys).stdout
     assert status(health, capsys, "--stale-after", "1d").code == 0
     shutil.rmtree(Path(health.config.uri) / "queue_statuses" / "_delta_log")
     (Path(health.config.uri) / "queue_statuses" / "_delta_log").mkdir()

@@ -21,7 +21,8 @@ from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import SAMPLED, newest_reconciliation, open_runs
-from acktrail.times import ago_text, utc_text
+from acktrail.times import utc_text
+from acktrail.view.export_rows import instant_of
 from acktrail.view.finding_rows import FindingRow, open_findings
 from acktrail.view.queue_rows import (
     COLUMNS,
@@ -32,7 +33,7 @@ from acktrail.view.queue_rows import (
     status_counts,
     worst_first,
 )
-from acktrail.view.wording import SEVERITIES, tally
+from acktrail.view.wording import SEVERITIES, ago, tally
 
 _STALE: Final = dt.timedelta(hours=1)
 """Without an export for that long, records are being lost wherever a group works: Kafka prunes every five minutes."""
@@ -80,6 +81,11 @@ class ClusterHealth:
     """The sentence that there is none; None: there is one, or that is not known."""
     changes: pa.Table | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def newest_record_at(self) -> dt.datetime | None:
+        """`newest_record_ms` as an instant."""
+        return instant_of(self.newest_record_ms)
 
     @property
     def statuses(self) -> dict[str, int]:
@@ -154,7 +160,7 @@ class ClusterHealth:
         ends = (("export", "run export", self.exported_at), ("statuses", "run reconcile", self.observed_at))
         for subject, command, at in ends:
             if at is not None and now - at > stale_after:
-                reasons.append(f"the {subject} ended {ago_text((now - at).total_seconds())}: `acktrail {command}`")
+                reasons.append(f"the {subject} ended {ago(at, now)}: `acktrail {command}`")
         return [*reasons, *dict.fromkeys(self.unknown.values())]
 
     def _by_urgency(self, urgency: Urgency) -> dict[str, int]:

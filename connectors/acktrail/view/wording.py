@@ -198,8 +198,9 @@ def instant(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long before `now` a moment was, by its two largest units: ``2 h 5 min ago``."""
-    return "at an unknown time" if moment is None else f"{_span(now - moment)} ago"
+    """How long before `now` a moment was, by its two largest units: ``2 h 5 min ago``. A clock that differs shows no
+    time to come."""
+    return "unknown" if moment is None else f"{_span(now - moment)} ago"
 
 
 def _span(span: timedelta) -> str:

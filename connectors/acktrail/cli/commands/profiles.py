@@ -12,11 +12,11 @@ import typer
 
 from acktrail import config
 from acktrail.cli import arrow_without_pandas
-from acktrail.cli.commands.status import age, amounts, health_json
+from acktrail.cli.commands.status import amounts, health_json
 from acktrail.cli.common_options import AsJson, echo_rows
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.plain_tables import printable, table
-from acktrail.times import ago_text
+from acktrail.view.wording import ago
 
 if TYPE_CHECKING:
     from acktrail.view.cluster_health import ClusterHealth
@@ -125,11 +125,11 @@ def _line(error: AcktrailError) -> str:
 
 
 def _overview_row(name: str, each: ClusterHealth, now: dt.datetime) -> tuple[object, ...]:
-    newest = None if each.newest_record_ms is None else now.timestamp() - each.newest_record_ms / 1000
     groups = "unknown" if each.groups is None else len(each.groups)
+    freshness = (ago(each.exported_at, now), ago(each.newest_record_at, now))
     return (
-        *(name, age(each.exported_at, now), ago_text(newest), groups, _gaps(each), amounts(each.severities)),
-        *(age(each.reconciled_at, now), amounts(each.verdicts)),
+        *(name, *freshness, groups, _gaps(each), amounts(each.severities)),
+        *(ago(each.reconciled_at, now), amounts(each.verdicts)),
     )
 
 

@@ -17,8 +17,8 @@ import typer
 from acktrail.cli.common_options import TIME, OfTables, echo_rows, json_line
 from acktrail.errors import InputError, QualityGateFailed
 from acktrail.plain_tables import KnownSum, printable, table
-from acktrail.times import ago_text, duration_ms, instant_text, time_ms, utc_text
-from acktrail.view.wording import SEVERITIES, counts_text, headline, in_words, trouble_text
+from acktrail.times import duration_ms, instant_text, time_ms, utc_text
+from acktrail.view.wording import SEVERITIES, ago, counts_text, headline, in_words, trouble_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,7 +192,7 @@ def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> 
     """The same in a line, with its time, for a log."""
     what = "; ".join(reasons) if reasons else _nothing(found)
     return printable(
-        f"{utc_text(now)} exported {age(found.exported_at, now)}, observed {age(found.observed_at, now)}; "
+        f"{utc_text(now)} exported {ago(found.exported_at, now)}, observed {ago(found.observed_at, now)}; "
         f"groups: {counts_text(found.group_statuses)}; {what}"
     )
 
@@ -209,7 +209,7 @@ def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:
     rows = [
         (
             *(each.severity if each.is_open else f"({each.severity})", each.rule, each.group_id),
-            *(each.topic or each.topic_id, each.partition, age(each.first_seen_at, now), each.times_seen),
+            *(each.topic or each.topic_id, each.partition, ago(each.first_seen_at, now), each.times_seen),
             _evidence(each),
             each.detail if each.group_id is not None else f"{each.subject}: {each.detail}",
         )
@@ -274,12 +274,12 @@ def _headline(found: ClusterHealth, stopping: int) -> str:
 
 
 def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
-    newest = None if found.newest_record_ms is None else now.timestamp() - found.newest_record_ms / 1000
     changes = _rows(found.changes)
+    newest = ago(found.newest_record_at, now)
     lines = [
         f"cluster   {found.cluster_id or 'unknown'}",
-        f"export    {age(found.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
-        f"verdicts  {amounts(found.verdicts)}; reconciled {age(found.reconciled_at, now)}",
+        f"export    {ago(found.exported_at, now)}; newest state record {newest}; {_gaps(found, now)}",
+        f"verdicts  {amounts(found.verdicts)}; reconciled {ago(found.reconciled_at, now)}",
         f"findings  {amounts(found.severities)}",
         f"statuses  {_statuses_line(found, now)}",
         *([f"changes   {_changes_line(changes, now)}"] if changes else ()),
@@ -297,7 +297,7 @@ def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
     if not lost:
         return "complete since the first export" if found.exported_at else "nothing exported"
     return "not complete: " + ", ".join(
-        f"{each.gaps:,} gap(s) {reason} ({each.offsets:,} offsets, the newest {age(each.newest_at, now)})"
+        f"{each.gaps:,} gap(s) {reason} ({each.offsets:,} offsets, the newest {ago(each.newest_at, now)})"
         for reason, each in lost.items()
     )
 
@@ -306,16 +306,16 @@ def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
     if found.groups is None or found.queues is None:
         return "unknown"
     if found.no_share_group is not None:
-        return f"{age(found.observed_at, now)}: {found.no_share_group}"
+        return f"{ago(found.observed_at, now)}: {found.no_share_group}"
     groups = f"{len(found.groups):,} group(s), {counts_text(found.group_statuses)}"
-    return f"{age(found.observed_at, now)}: {groups}; {len(found.queues):,} share partition(s)"
+    return f"{ago(found.observed_at, now)}: {groups}; {len(found.queues):,} share partition(s)"
 
 
 def _changes_line(changes: Sequence[Row], now: dt.datetime) -> str:
     newest = changes[0]
     where = f"{newest['group_id']} {newest['topic'] or newest['topic_id']} {newest['partition']}"
     what = f"{in_words(newest['before'])} to {in_words(newest['after'] or 'gone')}"
-    return f"{len(changes):,} in 24 h, the newest {age(newest['changed_at'], now)}: {where} from {what}"
+    return f"{len(changes):,} in 24 h, the newest {ago(newest['changed_at'], now)}: {where} from {what}"
 
 
 def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, what: str) -> list[str]:
@@ -330,7 +330,7 @@ def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, wh
 
 def _group_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
     own = f"{row['counts'][0]:,} of {row['partitions']:,}"
-    return row["group_id"], in_words(row["status"]), age(row["status_since"], now), own, _unfinished(row)
+    return row["group_id"], in_words(row["status"]), ago(row["status_since"], now), own, _unfinished(row)
 
 
 def _unfinished(group: Row) -> KnownSum:
@@ -340,7 +340,7 @@ def _unfinished(group: Row) -> KnownSum:
 def _queue_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
     unfinished = None if row["unfinished_records"] is None else f"{row['unfinished_records']:,}"
     place = (row["group_id"], row["topic"] or row["topic_id"], row["partition"], in_words(row["status"]))
-    return (*place, age(row["status_since"], now), unfinished, trouble_text(row["status"], row["reason"]))
+    return (*place, ago(row["status_since"], now), unfinished, trouble_text(row["status"], row["reason"]))
 
 
 def amounts(counts: Mapping[str, int] | None) -> str:
@@ -353,8 +353,3 @@ def amounts(counts: Mapping[str, int] | None) -> str:
 def _evidence(row: FindingRow) -> str | None:
     place, offset = row.evidence_state_partition, row.evidence_offset
     return None if place is None else f"{place}:{'?' if offset is None else offset}"
-
-
-def age(at: dt.datetime | None, now: dt.datetime) -> str:
-    """How long before `now` an instant was."""
-    return ago_text(None if at is None else (now - at).total_seconds())

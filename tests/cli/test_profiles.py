@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from drivers.command_line import Done, run
-from jobs.world import World, batch, key_of, snapshot, update
+from samples.health_tables import CLUSTER, HealthTables
 from servers.workload import Workload
 
 from acktrail.cli import main as command_line
@@ -21,7 +21,6 @@ from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
 from acktrail.view.finding_rows import FindingRow
-from acktrail_jobs.commands.pipeline_commands import reconcile
 
 HIDDEN = "hidden-w0rd"
 Written = Callable[[str], Path]
@@ -236,30 +235,20 @@ def test_the_list_shows_names_brokers_and_tables(written: Written, capsys: pytes
     assert "did you mean 'local'?" in run(capsys, "config", "profiles", "--name", "locale").complaint(2)
 
 
-def _world(folder: Path) -> World:
-    """One share group that released a record, exported, observed and reconciled as run ``r1``."""
-    world = World(folder)
-    key = key_of("billing", 1)
-    world.write(snapshot(key, 0), update(key, 10, 0, (batch(12, 12, 0, 1),)))
-    world.observe("r1")
-    return world
-
-
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of several clusters under one root: `well`, reconciled; `fresh`, only exported; `lossy` with a gap and a
     critical finding; `damaged`, one table of which cannot be read; `empty`, which has none."""
     root = tmp_path_factory.mktemp("clusters")
-    reconcile(_world(root / "well").config, "r1")
-    _world(root / "fresh")
-    lossy = _world(root / "lossy")
-    key = key_of("billing", 1)
-    (place, _) = lossy.write(update(key, 20, 0, ()), update(key, 30, 0, ()), update(key, 31, 0, ()))
-    lossy.sample("r2", "before")
-    lossy.export("r2", lost={place: lossy.exported[place] + 2})
-    lossy.described[key] = {"start_offset": 90, "lag": 10}
-    lossy.sample("r2", "after")
-    reconcile(lossy.config, "r2")
+    well, fresh, lossy = (HealthTables(root / name) for name in ("well", "fresh", "lossy"))
+    for each in (well, fresh, lossy):
+        each.exported(9)
+    well.reconciled([well.queue("billing", "ok")])
+    lossy.exported(1, reason="pruned", lost=2)
+    lossy.tables.append("state_records", [{"timestamp_ms": at} for at in (7, 9, 8)])
+    lossy.tables.append("offset_observations", [{"observed_at": lossy.ago(0.5)}])
+    lossy.reconciled(findings=[{"rule": "live_ahead", "severity": "critical"}], run_id="r1", minutes=90)
+    lossy.reconciled(findings=[{"rule": "past_log_end", "severity": "critical"}], run_id="r2")
     shutil.copytree(root / "well", root / "damaged")
     for log in (root / "damaged/export_ranges/_delta_log").glob("*.json"):
         log.write_text("no json")
@@ -273,36 +262,26 @@ def _health(root: Path, name: str) -> ClusterHealth:
 def test_an_overview_says_what_the_tables_hold(worlds: Path) -> None:
     """Of the newest observation and the newest reconciliation, and the gaps since the first export."""
     well, lossy = _health(worlds, "well"), _health(worlds, "lossy")
-    tables = Tables(TablesConfig(uri=str(worlds / "lossy")))
-    assert (well.cluster_id, well.lasting_gaps, well.verdicts) == ("c1", (0, 0), {"match": 1})
+    assert (well.cluster_id, well.lasting_gaps, well.verdicts) == (CLUSTER, (0, 0), {"match": 1})
     assert "critical" not in (well.severities or {})
-    assert lossy.lasting_gaps == (1, 2)
-    assert lossy.newest_record_ms == max(tables.read("state_records")["timestamp_ms"].to_pylist())
+    assert (lossy.lasting_gaps, lossy.newest_record_ms) == ((1, 2), 9)
     assert lossy.exported_at is not None
-    newest = max(tables.read("offset_observations")["observed_at"].to_pylist())
+    newest = max(Tables(TablesConfig(uri=str(worlds / "lossy"))).read("offset_observations")["observed_at"].to_pylist())
     assert dt.timedelta(0) <= newest - lossy.exported_at < dt.timedelta(milliseconds=1)
-    severities: dict[str, int] = {}
-    for row in tables.read("findings").to_pylist():
-        severities[row["severity"]] = severities.get(row["severity"], 0) + (row["run_id"] == "r2")
-    assert lossy.severities == {name: count for name, count in severities.items() if count}
+    assert lossy.severities == {"critical": 1}, "those of the newest run alone"
 
 
 def test_only_what_counts_is_counted(tmp_path: Path) -> None:
-    """Records pruned before the first export are no gap; a replaced log is one without offsets; a finding that the
-    newest reconciliation did not see again is closed."""
-    world = _world(tmp_path)
-    (row,) = world.rows("export_ranges")
-    reasons = ("pruned_before_first_export", "log_replaced", "pruned", "lost_from_tables")
-    gaps = [{**row, "gap_first": 0, "gap_last": 4, "gap_reason": reason} for reason in reasons]
-    world.tables.append("export_ranges", gaps)
-    reconcile(world.config, "r1")
-    old = {"cluster_id": "c1", "run_id": "r0", "rule": "x", "subject": "y", "severity": "critical"}
-    world.tables.append("findings", [old])
-    world.tables.append("reconciliations", [{"cluster_id": "c1", "run_id": "r0", "verdict": "live_ahead"}])
-    found = cluster_health(world.tables, dt.datetime.now(dt.UTC))
+    """Records pruned before the first export are no gap, nor what a person asked for; a replaced log is one without
+    offsets; verdicts and findings are those of the newest reconciliation."""
+    health = HealthTables(tmp_path)
+    for reason in ("pruned_before_first_export", "log_replaced", "pruned", "lost_from_tables", "dropped_by_retention"):
+        health.exported(5, reason=reason, lost=5)
+    health.reconciled(findings=[{"rule": "x", "severity": "critical"}], run_id="r0", minutes=9, mismatches=[1])
+    health.reconciled(run_id="r1")
+    found = cluster_health(health.tables, health.now)
     assert found.lasting_gaps == (3, 10)
-    assert sum((found.verdicts or {}).values()) == len(world.rows("reconciliations", "r1")) == 1
-    assert len(found.findings or ()) == len(world.rows("findings", "r1"))
+    assert (found.verdicts, found.findings) == ({"match": 1}, ())
 
 
 def test_what_is_not_known_is_unknown_with_its_reason(worlds: Path) -> None:
@@ -331,11 +310,11 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     assert set(order[:3]) == {"bad", "empty", "damaged"}
     assert order[3:] == ["lossy", "fresh", "well"]
     assert "empty: last export unknown: nothing was exported yet" in done.stderr
-    assert "lossy: share groups unknown: no status was written yet" in done.stderr
+    assert "fresh: share groups unknown: no status was written yet" in done.stderr
     told = run(capsys, "config", "profiles", "overview", "--json").rows
     by_name: dict[str, dict[str, Any]] = {each["profile"]: each for each in told}
     assert [each["profile"] for each in told] == order
-    assert set(by_name["well"]["unknown"]) == {"queues"}
+    assert by_name["well"]["unknown"] == {}
     assert by_name["empty"]["newest_record_at"] is None
     assert "plain text" in by_name["bad"]["unknown"]["gaps"]
     assert HIDDEN not in str((done, told))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import LOG_REPLACED, LOST_FROM_TABLES, PRUNED, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import LOG_REPLACED, LOST_FROM_TABLES, PRUNED
 from acktrail.errors import AcktrailError
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
@@ -104,10 +104,10 @@ class ClusterHealth:
 
     @property
     def lasting_gaps(self) -> tuple[int, int] | None:
-        """Gaps since the first export, and their offsets: what Kafka had pruned before is no fault of the export's."""
+        """Gaps that are losses, and their offsets."""
         if self.gaps is None or self.exported_at is None:
             return None
-        own = [each for reason, each in self.gaps.items() if reason != PRUNED_BEFORE_FIRST_EXPORT]
+        own = [each for reason, each in self.gaps.items() if reason in LOSSES]
         return sum(each.gaps for each in own), sum(each.offsets for each in own)
 
     def urgency(self, now: dt.datetime) -> tuple[tuple[bool, ...], float]:

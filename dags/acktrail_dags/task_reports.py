@@ -10,7 +10,6 @@ A notifier's templates have the message as ``acktrail``: ``{{ acktrail.title }}`
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -118,8 +117,7 @@ def hand_over_validation(
     if failures:
         shown = [(of["rule"], of["severity"], of["count"], of["where"], of["advice"]) for of in failures]
         show("what fails", ("RULE", "SEVERITY", "ROWS", "WHERE", "WHAT TO DO"), shown)
-    states = Counter(result.state.value for result in summary.results)
-    counts = {name: states[name] for name in ("holds", "fails", "noted", "not_evaluated")}
+    counts = {name: summary.states[name] for name in ("holds", "fails", "noted", "not_evaluated")}
     counts["critical_failures"] = len(summary.critical_failures)
     return hand_over(context, run_id, counts, failures=failures, links=dict(links or {}))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -123,9 +124,9 @@ class ValidationSummary:
         return tuple(of for of in self.results if of.success is False and of.state is not RuleState.NOTED)
 
     @property
-    def holding(self) -> tuple[QualityResult, ...]:
-        """Rules that compared something and found nothing against them."""
-        return tuple(result for result in self.results if result.state is RuleState.HOLDS)
+    def states(self) -> Counter[str]:
+        """How many rules are in each state."""
+        return Counter(result.state for result in self.results)
 
     @property
     def not_evaluated(self) -> tuple[QualityResult, ...]:
@@ -148,10 +149,11 @@ def critical_among(results: Iterable[QualityResult]) -> tuple[QualityResult, ...
 
 def headline(summary: ValidationSummary) -> str:
     """How many rules hold, fail, are noted and were not evaluated."""
-    states = [result.state for result in summary.results]
-    noted, fail = states.count(RuleState.NOTED), states.count(RuleState.FAILS)
+    states = summary.states
+    noted = states[RuleState.NOTED]
     legal = f", {noted} noted for information" if noted else ""
-    found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {fail} fail{legal}"
+    held = f"{states[RuleState.HOLDS]} of {len(summary.results)} expectations hold"
+    found = f"{held}, {states[RuleState.FAILS]} fail{legal}"
     critical = len(critical_among(summary.not_evaluated))
     of_them = f" ({critical} of them critical)" if critical else ""
     return f"{found}, {len(summary.not_evaluated)} not evaluated{of_them}"

@@ -306,10 +306,7 @@ def _is_own(path: Path) -> bool:
 
 
 def start_java(settings: Mapping[str, str]) -> None:
-    """Start the Java of a session with `settings`, whose messages go to the logger ``acktrail.spark``. Nothing where
-    this process has one already."""
-    if SparkContext._gateway is not None:  # noqa: SLF001  # there is no public way to ask
-        return
+    """Start the Java of a session with `settings`, whose messages go to the logger ``acktrail.spark``."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     gateway = launch_gateway(conf, popen_kwargs={"stderr": PIPE, "text": True, "errors": "replace"})
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # what a SparkContext does with its own

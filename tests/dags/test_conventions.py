@@ -13,11 +13,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from drivers.airflow_home import Late
 
 from acktrail.branches import branches
 
 pytestmark = pytest.mark.airflow
 
+exceptions = Late("airflow.sdk.exceptions")
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESETS = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
 OWN = {"acktrail_export", "acktrail_maintenance", "acktrail_reconcile", *RESETS}
@@ -229,10 +231,8 @@ BAD_OF: dict[str, dict[str, list[object]]] = {
 @pytest.mark.parametrize(("dag_id", "name"), [(dag_id, name) for dag_id in sorted(BAD_OF) for name in BAD_OF[dag_id]])
 def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str) -> None:
     """A value outside a parameter's schema is refused before anything runs."""
-    from airflow.sdk.exceptions import ParamValidationError
-
     for value in BAD_OF[dag_id][name]:
-        with pytest.raises(ParamValidationError):
+        with pytest.raises(exceptions.ParamValidationError):
             dag_bag.dags[dag_id].params.get_param(name).resolve(value)
 
 
@@ -273,10 +273,8 @@ REQUIRED = {
 @pytest.mark.parametrize("dag_id", sorted(RESETS))
 def test_an_empty_form_starts_no_run(dag_bag: Any, dag_id: str) -> None:
     """What a run cannot do without is required by its schema; the other fields have headings, but for a few."""
-    from airflow.sdk.exceptions import ParamValidationError
-
     params = dag_bag.dags[dag_id].params
-    with pytest.raises(ParamValidationError):
+    with pytest.raises(exceptions.ParamValidationError):
         params.validate()
     fields = {name: params.get_param(name) for name in params}
     needed = {name for name, of in fields.items() if "null" not in of.schema["type"] and not of.has_value}

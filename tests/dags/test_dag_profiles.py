@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from drivers.airflow_home import Late
 from servers.workload import Workload
 
 from acktrail.branches import branches
@@ -19,6 +21,7 @@ from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
+exceptions, run_target = Late("airflow.sdk.exceptions"), Late("acktrail_dags.run_target")
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 OF_BRANCHES = {module.rpartition(".")[2] for branch in branches() for module in branch.dags}
 BASES = {path.stem for path in DAGS_FOLDER.glob("*.py")} - {"acktrail_branches"} | OF_BRANCHES
@@ -94,10 +97,8 @@ def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
 
 def test_a_form_is_for_its_own_profile(bag: Bag) -> None:
     """Nobody picks another cluster by hand."""
-    from airflow.sdk.exceptions import ParamValidationError
-
     dag = bag("prod-eu,prod-us").dags["acktrail_export__prod_eu"]
-    with pytest.raises(ParamValidationError):
+    with pytest.raises(exceptions.ParamValidationError):
         dag.params.get_param("profile").resolve("prod-us")
 
 
@@ -114,40 +115,37 @@ def test_profiles_that_are_wrong_have_dags_and_break_none(bag: Bag, monkeypatch:
 
 
 def _target(profile: str | None, **params: Any) -> Any:
-    from acktrail_dags.run_target import export_target
-
     task = SimpleNamespace(dag_id="d", run_id="r", try_number=1)
     form = {"profile": profile, "kafka_conn_id": None, "tables_uri": None, **params}
-    return export_target({"params": form, "ti": task})  # type: ignore[typeddict-item]
+    return run_target.export_target({"params": form, "ti": task})  # type: ignore[typeddict-item]
 
 
 def test_a_run_works_on_its_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, airflow_home: Path) -> None:
     """Brokers from the profile's connection, else from the file; tables under the root; secrets are masked."""
     from airflow.sdk._shared.secrets_masker import redact
 
-    from acktrail_dags.run_target import kafka_config
-
     monkeypatch.setenv("ACKTRAIL_DAG_PROFILES", "prod-eu,prod-us")
     target = _target("prod-eu")
     assert target["kafka_conn_id"] == "acktrail_kafka__prod_eu"
     assert target["tables_uri"] == f"{tmp_path}/tables/prod-eu"
-    config = kafka_config(target["kafka_conn_id"], "prod-eu")
+    config = run_target.kafka_config(target["kafka_conn_id"], "prod-eu")
     assert (config.bootstrap_servers, config.properties) == ("eu:9092", {"sasl.username": HIDDEN})
     assert HIDDEN not in str(redact(f"tried with {HIDDEN} twice")) + str(target)
     connection = json.dumps({"conn_type": "generic", "host": "of-airflow:9092"})
     monkeypatch.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA__PROD_EU", connection)
-    assert kafka_config(target["kafka_conn_id"], "prod-eu").bootstrap_servers == "of-airflow:9092"
+    assert run_target.kafka_config(target["kafka_conn_id"], "prod-eu").bootstrap_servers == "of-airflow:9092"
 
 
 def test_a_run_by_hand_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> None:
     """An unknown profile with the nearest name; a wrong one with its fault; a connection that somebody misspelt is
     never another one."""
-    from acktrail_dags.run_target import kafka_config, tables_config
-
     monkeypatch.setenv("ACKTRAIL_DAG_PROFILES", "prod-ue,wrong,prod-eu")
     with pytest.raises(ConfigurationError, match="no Airflow connection 'mine'"):
-        kafka_config("mine", "prod-eu")
-    for ask in (lambda name: tables_config(None, name), lambda name: kafka_config(f"acktrail_kafka__{name[:5]}", name)):
+        run_target.kafka_config("mine", "prod-eu")
+    for ask in (
+        lambda name: run_target.tables_config(None, name),
+        lambda name: run_target.kafka_config(f"acktrail_kafka__{name[:5]}", name),
+    ):
         with pytest.raises(ConfigurationError, match=r"unknown key 'bootstrap\.server'"):
             ask("wrong")
     with pytest.raises(UnknownName, match="unknown profile 'prod-ue'") as caught:
@@ -157,8 +155,6 @@ def test_a_run_by_hand_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, airfl
 
 def test_connections_alone_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a file of profiles each has its connection, and its tables and reports under the common folders."""
-    from acktrail_dags.run_target import _reports_folder
-
     monkeypatch.delenv("ACKTRAIL_PROFILES")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setenv("ACKTRAIL_DAG_PROFILES", "prod-eu,prod-us")
@@ -166,8 +162,8 @@ def test_connections_alone_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("ACKTRAIL_REPORTS", "/reports")
     assert _target("prod-eu")["tables_uri"] == "s3://bucket/acktrail/prod-eu"
     assert _target("prod-eu", tables_uri="/mine")["tables_uri"] == "/mine"
-    assert _reports_folder("prod-eu") == Path("/reports/prod-eu")
-    assert _reports_folder(None) == Path("/reports")
+    reports_folder = import_module("acktrail_dags.run_target")._reports_folder
+    assert (reports_folder("prod-eu"), reports_folder(None)) == (Path("/reports/prod-eu"), Path("/reports"))
     monkeypatch.delenv("ACKTRAIL_TABLES")
     with pytest.raises(ConfigurationError, match="no tables named"):
         _target("prod-eu")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
+from drivers.airflow_home import Late
 
 from acktrail.change import api
 from acktrail.change.audit import integrity
@@ -24,34 +25,29 @@ from acktrail.errors import OutcomeUnknown, Unreachable
 
 pytestmark = pytest.mark.airflow
 
+exceptions = Late("airflow.sdk.exceptions")
+change_steps, plan_texts = Late("acktrail_dags.change_steps"), Late("acktrail_dags.plan_text")
 
-def planned(folder: Path, requested_by: str = "ann") -> Any:
-    """A stored plan, as the tasks hand it on."""
-    tables = TablesConfig(uri=str(folder))
-    now_ms = time.time_ns() // 1_000_000
-    plan = a_plan(a_request(requested_by=requested_by), a_snapshot(taken_at_ms=now_ms))
-    api.store_plan(tables, plan)
-    named = {"plan_id": plan.plan_id, "plan_hash": plan.plan_hash}
-    rest = {"kafka_conn_id": "acktrail_kafka", "preview": "", "refusals": [], "partial": False, "watch_s": 0}
+
+def planned(folder: Path, made: ResetPlan | None = None) -> Any:
+    """A stored plan, as the tasks hand it on; without one, a plan of `ann`."""
+    new = a_snapshot(taken_at_ms=time.time_ns() // 1_000_000)
+    plan = made or a_plan(a_request(requested_by="ann"), new)
+    api.store_plan(TablesConfig(uri=str(folder)), plan)
+    refusals = [notice.text for notice in plan.refusals]
+    named = {"plan_id": plan.plan_id, "plan_hash": plan.plan_hash, "refusals": refusals}
+    rest = {"kafka_conn_id": "acktrail_kafka", "preview": "", "partial": False, "watch_s": 0}
     return {**named, **rest, "tables_uri": str(folder)}
 
 
 def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
     """A misspelt topic shows first, then how many share partitions the plan has; no one is asked to approve."""
-    from airflow.sdk.exceptions import AirflowFailException
-
-    from acktrail_dags.change_steps import check_plan
-
-    tables = TablesConfig(uri=str(tmp_path))
-    plan = a_plan(a_request(), a_snapshot(partitions=()))
-    api.store_plan(tables, plan)
-    refusals = [notice.text for notice in plan.refusals]
-    about: Any = {"plan_id": plan.plan_id, "plan_hash": plan.plan_hash, "tables_uri": str(tmp_path)}
-    rest: Any = {"kafka_conn_id": "acktrail_kafka", "preview": "", "refusals": refusals, "watch_s": 0}
-
+    made = planned(tmp_path, a_plan(a_request(), a_snapshot(partitions=())))
     for partial in (False, True):
-        with pytest.raises(AirflowFailException, match=r"^no share partition is in the scope;.*row_count_as_planned"):
-            check_plan.function(about | rest | {"partial": partial})
+        with pytest.raises(
+            exceptions.AirflowFailException, match=r"^no share partition is in the scope;.*row_count_as_planned"
+        ):
+            change_steps.check_plan.function(made | {"partial": partial})
 
 
 class Answered:
@@ -75,9 +71,7 @@ class NotAsked(Answered):
 
 def decide(stored: Any, ti: Answered) -> str | None:
     """What the task `note_decision` returns."""
-    from acktrail_dags.change_steps import note_decision
-
-    return note_decision.function(stored, ti=ti)
+    return change_steps.note_decision.function(stored, ti=ti)
 
 
 def standing(folder: Path) -> str:
@@ -87,9 +81,7 @@ def standing(folder: Path) -> str:
 
 def test_who_was_not_asked_did_not_decide(tmp_path: Path) -> None:
     """An approval that somebody marked as a success by hand approves nothing, and rejects nothing."""
-    from airflow.sdk.exceptions import AirflowFailException
-
-    with pytest.raises(AirflowFailException, match="no one was asked"):
+    with pytest.raises(exceptions.AirflowFailException, match="no one was asked"):
         decide(planned(tmp_path), NotAsked())
     assert standing(tmp_path) == "PLANNED"
 
@@ -97,38 +89,34 @@ def test_who_was_not_asked_did_not_decide(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "expected"), [("eve", "REJECTED"), (None, "EXPIRED")])
 def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | None, expected: str) -> None:
     """For the command line too; a task that runs twice notes it once; an approval comes too late."""
-    from airflow.sdk.exceptions import AirflowFailException
-
     made = planned(tmp_path)
     for _ in range(2):
         assert decide(made, Answered("Reject", name)) is None
     assert standing(tmp_path) == expected
     rows = integrity.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
     assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
-    with pytest.raises(AirflowFailException, match="make a new plan"):
+    with pytest.raises(exceptions.AirflowFailException, match="make a new plan"):
         decide(made, Answered("Approve", "eve"))
 
 
 def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a second person is asked for: the form says so, the requester's answer fails and leaves the plan open for
     somebody else's; a run whose requester Airflow does not know fails at once."""
-    from airflow.sdk.exceptions import AirflowFailException
-
-    from acktrail_dags.change_steps import validate_reset
-
     made = planned(tmp_path)
     plan = load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
     assert api.approval_needed(plan) == ""
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
-    assert "ann asked for it and may not" in plan_text(plan, where="k:9092", approval=api.approval_needed(plan))
-    with pytest.raises(AirflowFailException, match="own_approval"):
+    assert "ann asked for it and may not" in plan_texts.plan_text(
+        plan, where="k:9092", approval=api.approval_needed(plan)
+    )
+    with pytest.raises(exceptions.AirflowFailException, match="own_approval"):
         decide(made, Answered("Approve", "ann"))
     assert standing(tmp_path) == "PLANNED"
     assert decide(made, Answered("Approve", "eve")) == "eve"
     assert standing(tmp_path) == "APPROVED"
     unknown: Any = {"params": {"dry_run": False}, "dag_run": object()}
-    with pytest.raises(AirflowFailException, match="who triggered"):
-        validate_reset.function(**unknown)
+    with pytest.raises(exceptions.AirflowFailException, match="who triggered"):
+        change_steps.validate_reset.function(**unknown)
 
 
 @pytest.mark.parametrize("may_pass", [True, False])
@@ -137,25 +125,15 @@ def test_a_verification_that_may_pass_later_is_tried_again(
 ) -> None:
     """An unknown outcome behind a broker that is away goes to Airflow's retries; behind anything else it needs a
     person."""
-    from airflow.sdk.exceptions import AirflowFailException
-
-    from acktrail_dags import change_steps
 
     def unknown(*_: Any, **__: Any) -> None:
         raise OutcomeUnknown("not known") from (Unreachable("k:9092") if may_pass else ValueError("a defect"))
 
-    monkeypatch.setattr(change_steps, "cluster_at", lambda *_: None)
+    monkeypatch.setattr("acktrail_dags.change_steps.cluster_at", lambda *_: None)
     monkeypatch.setattr(plan_status, "plan_status", lambda *_: {"groups": ["g"]})
     monkeypatch.setattr(api, "verify", unknown)
-    with pytest.raises(Unreachable if may_pass else AirflowFailException):
+    with pytest.raises(Unreachable if may_pass else exceptions.AirflowFailException):
         change_steps.verify.function(planned(tmp_path))
-
-
-def plan_text(*arguments: Any, **more: Any) -> str:
-    """Airflow is imported by the test that needs it."""
-    from acktrail_dags import plan_text as text
-
-    return text.plan_text(*arguments, **more)
 
 
 HOSTILE = "g|`<img src=x>`[a](javascript:x)**\n| --- |"
@@ -172,7 +150,7 @@ def plan(group_id: str, partitions: int) -> ResetPlan:
 
 def test_names_stay_inside_their_cells() -> None:
     """Markdown's and HTML's own characters are escaped, and no name makes a line or a column of its own."""
-    shown = plan_text(plan(HOSTILE, 2), where=HOSTILE)
+    shown = plan_texts.plan_text(plan(HOSTILE, 2), where=HOSTILE)
     lines = [line for line in shown.splitlines() if "img" in line]
     assert len(lines) == 4
     for line in lines:
@@ -183,7 +161,7 @@ def test_names_stay_inside_their_cells() -> None:
 
 def test_what_is_not_known_says_so_and_what_is_cut_off_is_counted() -> None:
     """A number that is not known is no zero; share partitions beyond the first are in the table that is named."""
-    shown = plan_text(plan("g", 60), where="k:9092")
+    shown = plan_texts.plan_text(plan("g", 60), where="k:9092")
     assert "| g | t | 9 | unknown | 3 | unknown | unknown |" in shown
     assert "| g | t | 10 |" not in shown
     assert "and 50 more" in shown
@@ -199,7 +177,9 @@ def test_a_plan_of_fifty_share_partitions_is_read_in_half_a_minute() -> None:
     ]
     topic = replace(TOPIC, partition_count=50)
     request = a_request(requested_by="ann", reason="bad release")
-    shown = plan_text(a_plan(request, a_snapshot(*rows, topics=(topic,))), where="prod k:9092").replace("\\", "")
+    shown = plan_texts.plan_text(a_plan(request, a_snapshot(*rows, topics=(topic,))), where="prod k:9092").replace(
+        "\\", ""
+    )
     lines = shown.splitlines()
     assert lines[0].startswith("ann asks for a reset of g **to-earliest on cluster prod k:9092, id ")
     assert lines[0].endswith(". Reason: bad release")
@@ -228,16 +208,12 @@ FORM: dict[str, Any] = {
 
 
 def validated(form: dict[str, Any]) -> Any:
-    from acktrail_dags.change_steps import validate_reset
-
     run = SimpleNamespace(triggering_user_name="ann")
-    return validate_reset.function(params=form, dag_run=run)["request"]
+    return change_steps.validate_reset.function(params=form, dag_run=run)["request"]
 
 
 def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
     """By their titles, also where the rule is one of the command line's: no option of it is in a message."""
-    from airflow.sdk.exceptions import AirflowFailException
-
     earliest = {**FORM, "tables_uri": str(tmp_path)}
     later = {"strategy": "to-history", "datetime": "2999-01-01T00:00:00Z"}
     for form, message in (
@@ -249,6 +225,6 @@ def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
         ({**earliest, "topics": ["orders:0", "orders:0"]}, "“Topics”: orders:0 is named twice"),
         ({**earliest, "all_topics": True, **later}, "“Where to: to-history” 2999-01-01T00:00:00"),
     ):
-        with pytest.raises(AirflowFailException, match=re.escape(message)) as caught:
+        with pytest.raises(exceptions.AirflowFailException, match=re.escape(message)) as caught:
             validated(form)
         assert "--" not in str(caught.value)

@@ -6,13 +6,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from drivers.airflow_home import Late
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,11 @@ from acktrail import errors
 from acktrail.errors import ConfigurationError
 
 pytestmark = pytest.mark.airflow
+
+exceptions = Late("airflow.sdk.exceptions")
+pipeline_steps, run_target, task_reports = (
+    Late(f"acktrail_dags.{name}") for name in ("pipeline_steps", "run_target", "task_reports")
+)
 
 NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None}
 
@@ -36,19 +40,8 @@ def context(params: dict[str, Any], *events: SimpleNamespace, try_number: int = 
 
 
 def target(params: dict[str, Any], *events: SimpleNamespace) -> Any:
-    """What a reconciliation works with. Airflow is imported by the test that needs it."""
-    from acktrail_dags.run_target import reconcile_target
-
-    return reconcile_target(context(params, *events))
-
-
-@contextmanager
-def as_airflow_errors(**more: bool) -> Iterator[None]:
-    """Around a task's work."""
-    from acktrail_dags import task_reports
-
-    with task_reports.as_airflow_errors(**more):
-        yield
+    """What a reconciliation works with."""
+    return run_target.reconcile_target(context(params, *events))
 
 
 @pytest.fixture(autouse=True)
@@ -89,10 +82,8 @@ def test_parameters_win_over_the_export_and_the_environment() -> None:
 )
 def test_only_automatic_runs_ask_whether_they_are_due(run_type: str, try_number: int, followed: str | None) -> None:
     """By the newest export that they follow. A run by hand, a cleared task and a later try go on in any case."""
-    from acktrail_dags.run_target import followed_export
-
     found = context({}, event(2, run_id="r2"), event(1, run_id="r1"), try_number=try_number)
-    assert followed_export({**found, "dag_run": SimpleNamespace(run_type=run_type)}) == followed
+    assert run_target.followed_export({**found, "dag_run": SimpleNamespace(run_type=run_type)}) == followed
 
 
 def test_the_environment_is_the_last_resort() -> None:
@@ -115,15 +106,13 @@ def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """What goes through Airflow's metadata is names and places; storage options stay on the worker."""
     from airflow.sdk._shared.secrets_masker import redact
 
-    from acktrail_dags.run_target import tables_config
-
     options = tmp_path / "options"
     options.write_text("aws_secret_access_key=hidden-w0rd\n")
     monkeypatch.setenv("ACKTRAIL_TABLES_OPTIONS", str(options))
     found = target({})
     assert "hidden-w0rd" not in str(found)
     assert "hidden-w0rd" not in str(redact("tried with hidden-w0rd twice"))
-    assert tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"
+    assert run_target.tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"
 
 
 @pytest.mark.parametrize(
@@ -142,26 +131,22 @@ def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 )
 def test_a_spark_connection_names_the_master(uri: str, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both types that the Spark provider has; a value cannot become another parameter of the address."""
-    from acktrail_dags.run_target import spark_master
-
     monkeypatch.setenv("AIRFLOW_CONN_THERE", uri)
-    assert spark_master("there") == master
-    assert spark_master(None) is None
+    assert run_target.spark_master("there") == master
+    assert run_target.spark_master(None) is None
 
 
 def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that adds one; so is one without a host, or with a driver that is not the task's."""
-    from acktrail_dags.run_target import spark_master
-
     with pytest.raises(ConfigurationError, match="there is no Airflow connection 'nowhere'") as found:
-        spark_master("nowhere")
+        run_target.spark_master("nowhere")
     assert "airflow connections add nowhere" in (found.value.hint or "")
     monkeypatch.setenv("AIRFLOW_CONN_EMPTY", "spark://")
     with pytest.raises(ConfigurationError, match="names no Spark"):
-        spark_master("empty")
+        run_target.spark_master("empty")
     monkeypatch.setenv("AIRFLOW_CONN_FAR", '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode":"cluster"}}')
     with pytest.raises(ConfigurationError, match="'far' asks for a driver on the cluster"):
-        spark_master("far")
+        run_target.spark_master("far")
 
 
 RETRIED = [errors.Unreachable("k:9092"), errors.ConcurrentCommit("another writer came first", hint="again")]
@@ -178,7 +163,7 @@ FAILED = [
 @pytest.mark.parametrize("error", RETRIED, ids=lambda error: type(error).__name__)
 def test_what_may_pass_later_is_retried(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
     """A RetryableError reaches Airflow as it is, so that the task's retries apply; the log says what happens."""
-    with caplog.at_level(logging.INFO), pytest.raises(type(error)) as caught, as_airflow_errors():
+    with caplog.at_level(logging.INFO), pytest.raises(type(error)) as caught, task_reports.as_airflow_errors():
         raise error
     assert caught.value is error
     assert error.message in caplog.text
@@ -188,9 +173,11 @@ def test_what_may_pass_later_is_retried(error: errors.AcktrailError, caplog: pyt
 @pytest.mark.parametrize("error", FAILED, ids=lambda error: type(error).__name__)
 def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
     """Any other AcktrailError ends the task without retries; message, hint and what to do are in the log."""
-    from airflow.sdk.exceptions import AirflowFailException
-
-    with caplog.at_level(logging.INFO), pytest.raises(AirflowFailException) as caught, as_airflow_errors():
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(exceptions.AirflowFailException) as caught,
+        task_reports.as_airflow_errors(),
+    ):
         raise error
     assert error.message in str(caught.value)
     assert error.hint in str(caught.value)
@@ -200,14 +187,18 @@ def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: 
 
 def test_a_defect_passes_unchanged() -> None:
     """What acktrail did not foresee is not dressed up as advice."""
-    with pytest.raises(ZeroDivisionError), as_airflow_errors():
+    with pytest.raises(ZeroDivisionError), task_reports.as_airflow_errors():
         raise ZeroDivisionError
 
 
 def test_an_unknown_outcome_is_tried_again_where_running_again_tells_it(caplog: pytest.LogCaptureFixture) -> None:
     """An export reads its positions from the tables: Airflow's retries do what the message says. A reset does not."""
     error = errors.OutcomeUnknown("it is not known whether the commit landed", hint="run again")
-    with caplog.at_level(logging.INFO), pytest.raises(errors.OutcomeUnknown), as_airflow_errors(can_run_again=True):
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(errors.OutcomeUnknown),
+        task_reports.as_airflow_errors(can_run_again=True),
+    ):
         raise error
     assert "tries again" in caplog.text
 
@@ -217,14 +208,13 @@ def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.Mon
     from airflow.sdk import Asset
 
     from acktrail.export.export_run import ExportGap, ExportSummary
-    from acktrail_dags import pipeline_steps, run_target
 
     gaps = tuple(ExportGap(0, at, at) for at in range(1_000))
     summary = ExportSummary(run_id="r", cluster_id="c", status="complete", gaps=gaps, unanswered=("g",), rows={"t": 2})
     target = {"run_id": "r", "kafka_conn_id": "k", "tables_uri": "u"}
-    monkeypatch.setattr(run_target, "export_target", lambda _: target)
+    monkeypatch.setattr("acktrail_dags.run_target.export_target", lambda _: target)
     for name in ("cluster_at", "tables_at"):
-        monkeypatch.setattr(pipeline_steps, name, lambda _: None)
+        monkeypatch.setattr(f"acktrail_dags.pipeline_steps.{name}", lambda _: None)
     monkeypatch.setattr("acktrail.export.export_run.export", lambda *_, **__: summary)
     asset, pushed = Asset(name="exported", uri="acktrail://exported"), dict[str, Any]()
     event = SimpleNamespace(extra={})
@@ -238,10 +228,8 @@ def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.Mon
 
 def config_of(monkeypatch: pytest.MonkeyPatch, **fields: object) -> object:
     """What `kafka_config` makes of a connection that the environment defines."""
-    from acktrail_dags.run_target import kafka_config
-
     monkeypatch.setenv("AIRFLOW_CONN_PROBE", json.dumps({"conn_type": "generic", **fields}))
-    return kafka_config("probe")
+    return run_target.kafka_config("probe")
 
 
 @pytest.mark.parametrize(
@@ -313,10 +301,8 @@ def test_no_broker_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_missing_connection_says_how_to_create_it(airflow_home: object) -> None:
     """The hint is the command that creates it."""
-    from acktrail_dags.run_target import kafka_config
-
     with pytest.raises(ConfigurationError, match="no Airflow connection 'nowhere'") as caught:
-        kafka_config("nowhere")
+        run_target.kafka_config("nowhere")
     assert "airflow connections add nowhere" in caught.value.hint
 
 
@@ -326,9 +312,7 @@ RUN = st.tuples(st.text(max_size=40), st.text(max_size=300), st.integers(1, 9))
 @given(RUN, RUN)
 def test_run_ids_are_safe_and_never_shared(one: tuple[str, str, int], other: tuple[str, str, int]) -> None:
     """Whatever Airflow calls a run, the tables' id has letters, digits and '-' only; two tries never share one."""
-    from acktrail_dags.run_target import table_run_id
-
-    first, second = table_run_id(*one), table_run_id(*other)
+    first, second = run_target.table_run_id(*one), run_target.table_run_id(*other)
     assert (first == second) == (one == other)
     assert 1 <= len(first) <= 80
     assert first.isascii()
@@ -337,7 +321,5 @@ def test_run_ids_are_safe_and_never_shared(one: tuple[str, str, int], other: tup
 
 def test_run_ids_stay_readable() -> None:
     """The DAG run's own id can be seen in it."""
-    from acktrail_dags.run_target import table_run_id
-
-    found = table_run_id("acktrail_export", "scheduled__2026-11-21T11:20:00+00:00", 1)
+    found = run_target.table_run_id("acktrail_export", "scheduled__2026-11-21T11:20:00+00:00", 1)
     assert found.startswith("scheduled-2026-11-21T11-20-00-00-00-")

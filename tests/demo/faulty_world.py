@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow.compute as pc
-from jobs.exported_world import ExportedWorld
-from jobs.world import batch, key_of, snapshot, topic_id, update
+from jobs.world import World, batch, key_of, snapshot, topic_id, update
 from samples.history_tables import build
+from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
+from acktrail.connect.contract import SourceTaskContext
 from acktrail.errors import InputError
 from acktrail.executors import InProcess
 from acktrail.format.wire.dialects import decode
@@ -34,12 +35,42 @@ RECORDS: Final = 100
 """Records of each partition of the topic."""
 
 
+class ExportedWorld(World):
+    """Its records reach the tables as an export brings them: by a task, positions and the sink."""
+
+    def export(self, run_id: str, *, lost: dict[int, int] | None = None, at_most: int | None = None) -> None:
+        """Export what is new from where the tables end; `lost`: the offset before which Kafka pruned a state
+        partition."""
+        assert at_most is None
+        self.log_starts |= lost or {}
+        sink = DeltaSink(self.tables, cluster_id="c1", run_id=run_id, clock=lambda: self.now)
+        for partition in self.logs:
+            task = MemoryTask([self._log(partition)], cluster_id="c1", batch_rows=64)
+            task.start(SourceTaskContext(position=sink.position))
+            while not task.is_finished:
+                for rows in task.poll(0):
+                    sink.put(rows)
+            self.exported[partition] = len(self.logs[partition])
+        sink.flush()
+
+    def _log(self, partition: int) -> MemoryLog:
+        log = self.logs[partition]
+        return MemoryLog(
+            pairs=log,
+            partition=partition,
+            topic_id=topic_id(99),
+            start_offset=self.log_starts[partition],
+            end_offset=len(log),
+            times={offset: time for (on, offset), time in self.times.items() if on == partition},
+        )
+
+
 class FaultyWorld:
     """One group that finished everything in `partitions` partitions of one topic, and whose members are gone, as in the
     demo; those in `without_state` it never saw."""
 
     def __init__(self, folder: Path, *, partitions: int, without_state: Iterable[int] = ()) -> None:
-        self.world = ExportedWorld(folder, DeltaSink, state_partitions=97)
+        self.world = ExportedWorld(folder, state_partitions=97)
         self.world.topics[topic_id(1)].partitions = dict.fromkeys(range(partitions), (0, RECORDS))
         self.world.members[GROUP] = 0
         self.fresh = frozenset(without_state)
@@ -53,7 +84,7 @@ class FaultyWorld:
         """The same world at another place."""
         other = copy.copy(self)
         tables, config = self.world.tables, self.world.config
-        memo = {id(tables): tables, id(config): config, id(self.world._open_sink): self.world._open_sink}
+        memo = {id(tables): tables, id(config): config}
         other.world = copy.deepcopy(self.world, memo)
         shutil.copytree(config.uri, folder)
         other.world.config = TablesConfig(uri=str(folder))

@@ -26,8 +26,8 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-def raised(result: Result) -> AcktrailError:
-    assert isinstance(result.exception, AcktrailError)
+def raised(kind: type[AcktrailError], result: Result) -> AcktrailError:
+    assert isinstance(result.exception, kind)
     return result.exception
 
 
@@ -59,8 +59,7 @@ def test_results_are_shown_before_the_gate_closes(tmp_path: Path) -> None:
     assert any(line.startswith("export_ranges: 1 not evaluated, 1 of them critical: no re") for line in explained)
     legal, open_ = "1 noted for information", "4 not evaluated (4 of them critical)"
     assert total == f"run {RUN}: 76 of 82 expectations hold, 1 fail, {legal}, {open_}"
-    error = raised(result)
-    assert isinstance(error, QualityGateFailed)
+    error = raised(QualityGateFailed, result)
     assert error.exit_code == 6
     assert "acktrail run validate --run-id run-1" in error.hint
 
@@ -81,10 +80,7 @@ def test_an_unknown_run_is_named_with_the_nearest(tmp_path: Path) -> None:
     """A run id that no table knows is an error, not an empty success."""
     fill(tmp_path)
 
-    error = raised(run("--tables", str(tmp_path), "--run-id", "run-7"))
-
-    assert isinstance(error, UnknownName)
-    assert "run-1" in error.hint
+    assert "run-1" in raised(UnknownName, run("--tables", str(tmp_path), "--run-id", "run-7")).hint
 
 
 @pytest.mark.parametrize("arguments", [("--tables", "{folder}"), ()])
@@ -92,10 +88,7 @@ def test_no_tables_and_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     """Nothing to validate is an error with a hint what to do."""
     monkeypatch.delenv("ACKTRAIL_TABLES", raising=False)
 
-    error = raised(run(*(argument.format(folder=tmp_path) for argument in arguments)))
-
-    assert isinstance(error, ConfigurationError)
-    assert error.hint
+    assert raised(ConfigurationError, run(*(argument.format(folder=tmp_path) for argument in arguments))).hint
 
 
 HOSTILE = "<script>alert(1)</script>'; DROP TABLE x; --"
@@ -175,14 +168,14 @@ def test_suites_are_exported_as_great_expectations_stores_them(tmp_path: Path) -
 
     config = fill(tmp_path / "tables")
     folder = tmp_path / "suites"
-    shown = CliRunner().invoke(app, ["--tables", config.uri, "--export-suites", str(folder)])
+    shown = run("--tables", config.uri, "--export-suites", str(folder))
 
     assert shown.exit_code == 0, shown.output
     files = sorted(folder.glob("*.json"))
     assert [Path(line).name for line in sorted(shown.stdout.split())] == [file.name for file in files]
     assert {file.stem for file in files} >= {"state_records", "reconciliations", "reset_plan", "reset_result"}
     before = [file.read_bytes() for file in files]
-    CliRunner().invoke(app, ["--tables", config.uri, "--export-suites", str(folder)])
+    run("--tables", config.uri, "--export-suites", str(folder))
     assert [file.read_bytes() for file in files] == before
     for file in files:
         stored = json.loads(file.read_text("utf-8"))

@@ -13,10 +13,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from embedded.processes import eventually, lives
 from jobs.world import twins
@@ -282,25 +283,18 @@ class Served:
     url: str
     process: subprocess.Popen[str]
 
+    def processes(self) -> list[psutil.Process]:
+        """The server, its Java and its Python workers."""
+        server = psutil.Process(self.process.pid)
+        return [server, *server.children(recursive=True)]
+
     def memory_mb(self) -> float:
-        """Of the server, its Java and its Python workers; pages that several share count once."""
-        return sum(_own_kb(pid) for pid in _tree(self.process.pid)) / 1024
-
-
-def _tree(pid: int) -> list[int]:
-    try:
-        children = [word for file in Path(f"/proc/{pid}/task").glob("*/children") for word in file.read_text().split()]
-    except OSError:  # it has ended meanwhile
-        return []
-    return [pid, *(one for child in children for one in _tree(int(child)))]
-
-
-def _own_kb(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # a worker that has ended meanwhile
-        return 0
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        """Of all of them; pages that several share count once."""
+        total = 0
+        for process in self.processes():
+            with suppress(psutil.Error):  # a worker that has ended meanwhile
+                total += process.memory_full_info().pss
+        return total / 2**20
 
 
 @contextmanager
@@ -356,7 +350,7 @@ def test_thirty_runs_leave_a_server_as_large_as_it_was(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
             sizes.append(server.memory_mb())
         assert sizes[-1] < sizes[9] * 1.1
-        processes = _tree(server.process.pid)
+        processes = [process.pid for process in server.processes()]
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) in (0, 130)
     assert eventually(lambda: not any(map(lives, processes)), within_s=60)

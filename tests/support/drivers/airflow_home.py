@@ -8,12 +8,11 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-__all__ = ["DAGS_FOLDER", "airflow_home", "airflow_logging", "dag_bag"]
 
 DAGS_FOLDER = Path(__file__).resolve().parents[3] / "dags"
 
@@ -29,6 +28,19 @@ os.environ |= {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
 }
+
+
+class Late:
+    """A module that is imported when a test first uses it: Airflow takes seconds, and other processes have no use for
+    it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest and mock look at every name of a test module
+            raise AttributeError(name)
+        return getattr(import_module(self._name), name)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance, between, under
+from acktrail.connect.config_def import ConfigDef, keys_in, under
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition, log_partition
 from acktrail.errors import InputError
@@ -28,54 +28,11 @@ _TIMEOUT: Final = "request.timeout.ms"
 _PARTITIONS: Final = "partitions"
 """The key of a task's configuration: the partitions that it reads; without it: all."""
 _FIELDS: Final = ("cluster_id", "topic_id", "partition")
-OBSERVATION: Final = "Observation"
-"""The group of the keys about looks."""
 _INTERVAL: Final = "interval.ms"
 _MS: Final = 1_000
 
-KAFKA_KEYS: Final = ConfigDef(
-    [
-        ConfigKey(
-            name=_PREFIX + _SERVERS,
-            type=ConfigType.STRING,
-            documentation="Brokers, host:port[,host:port].",
-            importance=Importance.HIGH,
-            validator=NON_EMPTY,
-            group="Kafka",
-        ),
-        ConfigKey(
-            name=_PREFIX + _TIMEOUT,
-            type=ConfigType.INT,
-            default=30_000,
-            documentation="Milliseconds that a broker has for a response.",
-            importance=Importance.LOW,
-            group="Kafka",
-        ),
-    ],
-    {_PREFIX: "any property of Kafka's clients: security.protocol, sasl.*, ssl.* ..."},
-)
-LOG_KEYS: Final = KAFKA_KEYS.with_keys(
-    ConfigDef(
-        [
-            ConfigKey(
-                name="linger.ms",
-                type=ConfigType.INT,
-                default=1_000,
-                validator=between(least=0),
-                documentation="How long records may wait for others when all that was there has been read. Longer "
-                "costs less, and a row can be read so much later.",
-                group="Reading",
-            ),
-            ConfigKey(
-                name="bounded",
-                type=ConfigType.BOOLEAN,
-                default=False,
-                documentation="End where the logs ended at the start, instead of following them.",
-                group="Reading",
-            ),
-        ]
-    )
-)
+KAFKA_KEYS: Final = keys_in(__package__, "cluster_keys.toml")
+LOG_KEYS: Final = KAFKA_KEYS.with_keys(keys_in(__package__, "log_keys.toml"))
 """How to reach the cluster, and how to read."""
 
 
@@ -166,22 +123,8 @@ class LogSource(ClusterSource):
             raise InputError(f"the position of {source_partition} is an offset: a number of at least 0")
 
 
-def scheduled_keys(interval_ms: int, about: str, *others: ConfigKey) -> ConfigDef:
-    """The keys of a cluster and of a schedule, and `others`. `about`: what the interval, by default `interval_ms`, is
-    for."""
-    interval = ConfigKey(
-        name=_INTERVAL,
-        type=ConfigType.LONG,
-        default=interval_ms,
-        validator=between(least=1_000),
-        documentation=about,
-        group=OBSERVATION,
-    )
-    return KAFKA_KEYS.with_keys(ConfigDef([interval, *others]))
-
-
 class ScheduledSource(ClusterSource):
-    """Looks at a whole cluster. `config_def` is of ``scheduled_keys``; `purpose` names the ACLs that a look needs."""
+    """Looks at a whole cluster, every ``interval.ms``. `purpose` names the ACLs that a look needs."""
 
     purpose: ClassVar[str]
 

@@ -14,7 +14,7 @@ from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
+from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import RetryableError
@@ -25,7 +25,7 @@ from acktrail.kafka.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, 
 from acktrail.kafka.descriptions import CommittedOffset, CommittedOffsets, GroupOffsets, ShareOffset, TopicPartition
 from acktrail.kafka.groups.group_requests import compacted_topics, known_topic_id
 from acktrail.kafka.logs import HIGH_WATERMARK, START, first_error, query_leaders
-from acktrail.kafka.source_connectors import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
+from acktrail.kafka.source_connectors import KAFKA_KEYS, ScheduledSource, ScheduledTask
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 from acktrail.times import new_run_id
 from acktrail_expansion.settings import LOOK
@@ -47,18 +47,7 @@ class PartitionLedgerSource(ScheduledSource):
 
     purpose = LOOK
     description = "Partition counts, leader epochs and log ends of topics, on a schedule."
-    config_def: ClassVar[ConfigDef] = scheduled_keys(
-        60_000,
-        "Milliseconds from the beginning of one observation to that of the next: an expansion is known to lie between "
-        "two of them.",
-        ConfigKey(
-            name="topics",
-            type=ConfigType.LIST,
-            default=[],
-            documentation="The topics to observe; none: all that are not internal.",
-            group=OBSERVATION,
-        ),
-    )
+    config_def: ClassVar[ConfigDef] = KAFKA_KEYS.with_keys(keys_in(__package__, "ledger_keys.toml"))
 
     def task(self, config: Config) -> PartitionLedgerTask:  # noqa: ARG002  # there is one task
         topics = tuple(self.config["topics"])

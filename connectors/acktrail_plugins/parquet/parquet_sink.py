@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from acktrail.connect.config_def import ConfigDef
+from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition, parts_of
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.exported.delta_connector import storage_config, storage_keys
+from acktrail.tables.exported.delta_connector import storage_config
 from acktrail.tables.exported.export_ranges import merge_spans, range_rows
 from acktrail.tables.lease import sink_lease
 from acktrail.tables.sinks.connector_positions import check_table_name, fitted, packed, unpacked
@@ -257,12 +257,7 @@ class ParquetSink(SinkConnector):
     """Writes Parquet files into a folder or a bucket."""
 
     description = "Plain Parquet files in a folder or a bucket, read by any engine, exactly once."
-    config_def: ClassVar[ConfigDef] = storage_keys(
-        _FOLDER,
-        "Where the files are, a folder or a URI such as s3://bucket/prefix: one folder for each table, one in it for "
-        "each source partition.",
-        group="Files",
-    )
+    config_def: ClassVar[ConfigDef] = keys_in(__package__, "folder_keys.toml")
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, between
+from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config, Gauge
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
 from acktrail.format.columns.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
@@ -36,7 +36,7 @@ from acktrail.kafka.descriptions import (
     TopicPartition,
 )
 from acktrail.kafka.groups.group_requests import broker_config
-from acktrail.kafka.source_connectors import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
+from acktrail.kafka.source_connectors import KAFKA_KEYS, ScheduledSource, ScheduledTask
 from acktrail.model.acls import Acl, Purpose
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id
@@ -72,19 +72,7 @@ class ShareGroupOffsetsSource(ScheduledSource):
 
     purpose = Purpose.OFFSETS
     description = "Groups, start offsets, lag and log offsets as brokers describe them, on a schedule."
-    config_def: ClassVar[ConfigDef] = scheduled_keys(
-        300_000,
-        "Milliseconds from the beginning of one observation to that of the next.",
-        ConfigKey(
-            name=_WAIT,
-            type=ConfigType.LONG,
-            default=60_000,
-            validator=between(least=0),
-            documentation="How long the second sample waits until the export of the state topic (by another "
-            "connector) has come past the first one.",
-            group=OBSERVATION,
-        ),
-    )
+    config_def: ClassVar[ConfigDef] = KAFKA_KEYS.with_keys(keys_in(__package__, "offsets_keys.toml"))
 
     def task(self, config: Config) -> ObservationTask:  # noqa: ARG002  # there is one task
         return ObservationTask(self._kafka, interval_s=self.seconds(), wait_s=self.seconds(_WAIT), acls=self.acls())

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, between
+from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config, Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import InputError, UnsupportedRecord
@@ -204,28 +204,7 @@ class DeadLetterSource(LogSource):
     description = "Every record of the dead-letter topics of share groups, its headers decoded (Kafka 4.4)."
     topic = "a dead-letter topic"
     reader = _DeadLetterTopic
-    config_def: ClassVar[ConfigDef] = LOG_KEYS.with_keys(
-        ConfigDef(
-            [
-                ConfigKey(
-                    name="topics",
-                    type=ConfigType.LIST,
-                    default=None,
-                    documentation=f"The dead-letter topics. None named: those that the share groups of the cluster "
-                    f"name ({TOPIC_OF_GROUP}).",
-                    group="Reading",
-                ),
-                ConfigKey(
-                    name="topics.refresh.interval.ms",
-                    type=ConfigType.LONG,
-                    default=60_000,
-                    validator=between(least=1),
-                    documentation="How often the groups are asked for dead-letter topics that are new.",
-                    group="Reading",
-                ),
-            ]
-        )
-    )
+    config_def: ClassVar[ConfigDef] = LOG_KEYS.with_keys(keys_in(__package__, "dead_letter_keys.toml"))
 
     # Topics are found by the one task: there may be new ones at any time.
     start = ClusterSource.start

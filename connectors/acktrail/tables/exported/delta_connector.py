@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import pyarrow as pa
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance, under
+from acktrail.connect.config_def import ConfigDef, keys_in, under
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail.connect.source_batches import (
     DEAD_LETTERS,
@@ -52,32 +52,13 @@ _CONNECTOR: Final = "connector"
 _RUN: Final = "run_id"
 
 
-def storage_keys(root: str, documentation: str, *, group: str) -> ConfigDef:
-    """The key `root` with its `documentation`, and options one by one."""
-    return ConfigDef(
-        [
-            ConfigKey(
-                name=root,
-                type=ConfigType.STRING,
-                documentation=documentation,
-                importance=Importance.HIGH,
-                validator=NON_EMPTY,
-                group=group,
-            ),
-        ],
-        {_OPTION: "any option of the object storage: aws_region, aws_endpoint_url, aws_access_key_id ..."},
-    )
-
-
 def storage_config(config: Config, root: str) -> TablesConfig:
-    """What a parsed configuration says under ``storage_keys`` of `root`."""
+    """What a parsed configuration says of a storage: the key `root`, and options one by one."""
     options = {name: str(value) for name, value in under(config, _OPTION).items()}
     return TablesConfig(uri=config[root], options=options)
 
 
-TABLES_KEYS: Final = storage_keys(
-    _TABLES, "Root of the tables: a folder or a URI such as s3://bucket/prefix.", group="Tables"
-)
+TABLES_KEYS: Final = keys_in(__package__, "tables_keys.toml")
 
 
 def tables_config(config: Config) -> TablesConfig:

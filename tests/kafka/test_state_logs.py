@@ -28,7 +28,7 @@ from state_topics.filled_topic import fill, read_all
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.metrics.worker_metrics import export_lag
-from acktrail.connect.runtime.connector_run import ConfigStore, TargetState
+from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
@@ -170,7 +170,7 @@ def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tabl
         worker.create("state", {**config, "sink.tables": tables.uri, "flush.interval.ms": "100"})
         run = worker.runs()["state"]
         until(lambda: set(export_lag(run).records.values()) == {0}, what="all that was written is exported")
-        worker.aim("state", TargetState.STOPPED)
+        worker.aim("state", RunState.STOPPED)
         until(lambda: worker.status("state").state is RunState.STOPPED, what="the connector stopped")
         write(losing, "later", {0: 4, 2: 3})
         behind = {int(each.rpartition("/")[2]): count for each, count in export_lag(run).records.items()}

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from servers.workload import until
 
 from acktrail.connect.rest.routes import Calls
-from acktrail.connect.runtime.connector_run import ConfigStore, TargetState
+from acktrail.connect.runtime.connector_run import ConfigStore
+from acktrail.connect.runtime.task_thread import RunState
 
 CONFIG = {"connector.class": "MemorySource", "sink.class": "MemorySink", "flush.interval.ms": "10"}
 STATES = {"STARTED": "RUNNING", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
@@ -91,7 +92,7 @@ def test_names_of_all_kinds(start: Any, world: Any, tmp_path: Path, name: str) -
     assert rest("GET", f"{path}/config").body["name"] == name
     assert rest("GET", f"{path}/status").body["name"] == name
     assert rest("PUT", f"{path}/pause").code == 202
-    assert ConfigStore(tmp_path).all()[name].target is TargetState.PAUSED
+    assert ConfigStore(tmp_path).all()[name].target is RunState.PAUSED
     assert rest("DELETE", path).code == 204
     assert not ConfigStore(tmp_path).all()
 

@@ -26,7 +26,6 @@ from starlette.exceptions import HTTPException
 
 from acktrail.connect.config_def import JAVA_BLANK, ConfigKey, ConfigType, shown, text_of
 from acktrail.connect.runtime.connector_config import PluginKind, definition_of, installed
-from acktrail.connect.runtime.connector_run import TargetState
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import AcktrailError, UnknownName
@@ -329,8 +328,7 @@ def _without_nulls(status: ConnectorStatus) -> dict[str, Any]:
 def create_connector(api: Api, new: NewConnector, request: Request, response: Response) -> ConnectorInfo:
     """Its configuration is validated first; initial_state RUNNING, PAUSED or STOPPED."""
     name = new.name.strip(JAVA_BLANK)
-    target = TargetState.STARTED if new.initial_state == "RUNNING" else TargetState(new.initial_state)
-    api.worker.create(name, _named(name, new.config), target)
+    api.worker.create(name, _named(name, new.config), RunState(new.initial_state))
     response.headers["Location"] = _location(request, name)
     return get_connector(api, name)
 
@@ -431,22 +429,22 @@ def restart_connector(
 @router.put(f"{_ONE}/pause", status_code=202, response_model=None)
 def pause_connector(api: Api, name: Name) -> Response:
     """Its tasks end, and are there still."""
-    return _aim(api, name, TargetState.PAUSED, 202)
+    return _aim(api, name, RunState.PAUSED, 202)
 
 
 @router.put(f"{_ONE}/resume", status_code=202, response_model=None)
 def resume_connector(api: Api, name: Name) -> Response:
     """From PAUSED or STOPPED."""
-    return _aim(api, name, TargetState.STARTED, 202)
+    return _aim(api, name, RunState.RUNNING, 202)
 
 
 @router.put(f"{_ONE}/stop", status_code=204, response_model=None)
 def stop_connector(api: Api, name: Name) -> Response:
     """It has no tasks then, and its offsets can be changed."""
-    return _aim(api, name, TargetState.STOPPED, 204)
+    return _aim(api, name, RunState.STOPPED, 204)
 
 
-def _aim(api: Calls, name: str, target: TargetState, code: int) -> Response:
+def _aim(api: Calls, name: str, target: RunState, code: int) -> Response:
     api.worker.aim(name, target)
     return Response(status_code=code)
 

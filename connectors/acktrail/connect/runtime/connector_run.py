@@ -9,7 +9,6 @@ import os
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final
@@ -26,20 +25,13 @@ _SHOWN: Final = 100
 _STANDBY_S: Final = 2.0
 
 
-class TargetState(StrEnum):
-    """What a person wants. PAUSED keeps the tasks, STOPPED has none: only then positions can be changed."""
-
-    STARTED = "STARTED"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConnector:
-    """A configuration as it was given, references to secrets unresolved, and what a person wants."""
+    """A configuration as it was given, references to secrets unresolved, and the state that a person wants: RUNNING,
+    PAUSED (which keeps the tasks) or STOPPED (which has none: only then positions can be changed)."""
 
     config: Mapping[str, Any]
-    target: TargetState = TargetState.STARTED
+    target: RunState = RunState.RUNNING
 
 
 class ConfigStore:
@@ -95,7 +87,7 @@ class ConfigStore:
 def _read(file: Path) -> tuple[str, StoredConnector]:
     try:
         content = json.loads(file.read_text("utf-8"))
-        return content["name"], StoredConnector(config=content["config"], target=TargetState(content["target"]))
+        return content["name"], StoredConnector(config=content["config"], target=RunState(content["target"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"{file} is no connector's file: {type(error).__name__}", hint="remove it, or restore it from a backup"
@@ -121,7 +113,7 @@ class ConnectorRun:
         self,
         plan: ConnectorPlan,
         *,
-        target: TargetState = TargetState.STARTED,
+        target: RunState = RunState.RUNNING,
         lease: WorkLease | None = None,
         renew_s: float = _STANDBY_S,
         notice: Callable[[str, str, str], None] = lambda _name, _event, _text: None,
@@ -153,13 +145,13 @@ class ConnectorRun:
     def start(self) -> None:
         self._thread.start()
 
-    def aim(self, target: TargetState) -> None:
+    def aim(self, target: RunState) -> None:
         """Want another state; returns at once."""
         with self._lock:
             self._target = target
-            if target is not TargetState.STARTED:
+            if target is not RunState.RUNNING:
                 for task in self._tasks:
-                    task.request_stop(RunState(target.value))
+                    task.request_stop(target)
         self._changed.set()
 
     def request_end(self) -> None:
@@ -201,7 +193,7 @@ class ConnectorRun:
         self._changed.set()
 
     @property
-    def target(self) -> TargetState:
+    def target(self) -> RunState:
         return self._target
 
     @property
@@ -260,21 +252,21 @@ class ConnectorRun:
 
     def _approach(self) -> None:
         target = self._target
-        if self._restarts or (target is TargetState.STARTED and self._status.state is RunState.STOPPED):
+        if self._restarts or (target is RunState.RUNNING and self._status.state is RunState.STOPPED):
             self._restarts = self._failed = False
             self._stop_source()
-        if target is TargetState.STARTED:
+        if target is RunState.RUNNING:
             if not self._failed and self._is_mine():
                 self._run_tasks()
                 self._outage.end()
                 self._set(RunState.RUNNING)
             return
-        self._end_tasks(RunState(target.value))
+        self._end_tasks(target)
         self._release()
-        if target is TargetState.STOPPED:
+        if target is RunState.STOPPED:
             self._failed = False
         if not self._failed:
-            self._set(RunState(target.value))
+            self._set(target)
 
     def _is_mine(self) -> bool:
         """Hold the lease, or stand by."""
@@ -308,7 +300,7 @@ class ConnectorRun:
         before.join()
         task = self._new_task(number, before.config)
         with self._lock:
-            if self._target is not TargetState.STARTED or self._ending.is_set():
+            if self._target is not RunState.RUNNING or self._ending.is_set():
                 return
             self._tasks[number] = task
         task.start()

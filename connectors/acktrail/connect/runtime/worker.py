@@ -22,7 +22,7 @@ from acktrail.connect.runtime.connector_config import (
     validate,
     version_of,
 )
-from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun, StoredConnector, TargetState
+from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun, StoredConnector
 from acktrail.connect.runtime.task_thread import RunState, RunStatus, TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, InputError, UnknownName
@@ -118,7 +118,7 @@ class Worker:
         source = self._stored(name).config.get("connector.class")
         return version_of(PluginKind.SOURCE, str(source))
 
-    def target(self, name: str) -> TargetState:
+    def target(self, name: str) -> RunState:
         """What is wanted of the connector. Raises UnknownName."""
         return self._stored(name).target
 
@@ -148,7 +148,7 @@ class Worker:
         found = {run.plan.source.cluster_id for run in self.runs().values()} - {None}
         return found.pop() if len(found) == 1 else None
 
-    def create(self, name: str, config: Texts, target: TargetState = TargetState.STARTED) -> None:
+    def create(self, name: str, config: Texts, target: RunState = RunState.RUNNING) -> None:
         """Add a connector and run it. Raises ConnectorConflict when there is one of this name, else as ``put``."""
         with self._changing(name):
             if name in self._runs:
@@ -160,7 +160,7 @@ class Worker:
         is wrong."""
         with self._changing(name):
             is_new = name not in self._runs
-            self._put(name, config, TargetState.STARTED if is_new else self.target(name))
+            self._put(name, config, RunState.RUNNING if is_new else self.target(name))
         return is_new
 
     def patch(self, name: str, changes: Texts) -> None:
@@ -184,7 +184,7 @@ class Worker:
                 if self._leaving.get(name) is run:
                     del self._leaving[name]
 
-    def aim(self, name: str, target: TargetState) -> None:
+    def aim(self, name: str, target: RunState) -> None:
         """Pause, resume or stop; returns at once. Raises UnknownName."""
         with self._changing(name):
             run = self._known(name)
@@ -259,7 +259,7 @@ class Worker:
 
     def _alter(self, name: str, run: ConnectorRun, positions: Mapping[SourcePartition, Position | None]) -> None:
         with self._changing(name):
-            if self._runs.get(name) is not run or run.target is not TargetState.STOPPED:
+            if self._runs.get(name) is not run or run.target is not RunState.STOPPED:
                 raise NotStopped(name)
             if positions:
                 run.plan.sink.alter_positions(name, positions)
@@ -280,7 +280,7 @@ class Worker:
             for key, value in config.items()
         }
 
-    def _put(self, name: str, config: Texts, target: TargetState) -> None:
+    def _put(self, name: str, config: Texts, target: RunState) -> None:
         named = config.get("name", name)
         if named != name:
             raise InputError(f"Connector name configuration ({named}) doesn't match connector name {name}")
@@ -359,8 +359,8 @@ class Worker:
     def _stopped(self, name: str) -> ConnectorRun:
         run = self._planned(name)
         deadline = time.monotonic() + _STOP_S
-        while run.target is not TargetState.STOPPED or run.status.state is not RunState.STOPPED or run.tasks():
-            if run.target is not TargetState.STOPPED or time.monotonic() > deadline:
+        while run.target is not RunState.STOPPED or run.status.state is not RunState.STOPPED or run.tasks():
+            if run.target is not RunState.STOPPED or time.monotonic() > deadline:
                 raise NotStopped(name)
             time.sleep(_LOOK_S)
         return run

@@ -53,7 +53,7 @@ _RUN: Final = "run_id"
 
 
 def storage_config(config: Config, root: str) -> TablesConfig:
-    """What a parsed configuration says of a storage: the key `root`, and options one by one."""
+    """The storage of a parsed configuration: the key `root`, and options one by one."""
     options = {name: str(value) for name, value in under(config, _OPTION).items()}
     return TablesConfig(uri=config[root], options=options)
 

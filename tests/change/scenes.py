@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,6 +37,7 @@ from acktrail.change.verification.verify import closing, group_outcome, open_att
 from acktrail.config import TablesConfig
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.batches import StateBatch, combine_state_batches
+from acktrail.model.records import ShareSnapshot
 from acktrail.tables.cluster_check import create_for
 
 __all__ = ["CLUSTER", "GROUP", "TOPIC", "a_plan", "a_request", "a_snapshot", "group_facts", "logs", "partition_facts"]
@@ -101,6 +105,24 @@ def partition_facts(
     return replace(facts, **changes)
 
 
+KEY = partition_facts().share_partition
+
+
+def snapshot(start: int | None, *, epoch: int = 5, state_epoch: int = 9, **changes: Any) -> ShareSnapshot:
+    made = ShareSnapshot(
+        key=KEY,
+        snapshot_epoch=epoch,
+        state_epoch=state_epoch,
+        leader_epoch=0,
+        start_offset=start,
+        delivery_complete_count=0,
+        create_timestamp_ms=7,
+        write_timestamp_ms=7,
+        batches=(),
+    )
+    return replace(made, **changes)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> PartitionFacts:
     """A share partition with few records: log, start offset anywhere, state above it as a broker keeps it."""
@@ -109,6 +131,23 @@ def logs(draw: st.DrawFn) -> PartitionFacts:
     start = draw(st.one_of(st.none(), st.integers(0, 50)))
     found = () if start is None else combine_state_batches(draw(batches()), (), start)
     return partition_facts(start, (log_start, log_end), found)
+
+
+def leaves(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The ways to all that stands in plain data."""
+    if isinstance(data, dict | list):
+        parts = data.items() if isinstance(data, dict) else enumerate(data)
+        return [leaf for key, part in parts for leaf in leaves(part, (*path, key))]
+    return [path]
+
+
+def edited(data: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
+    """`data` with what stands at `path` changed."""
+    found = deepcopy(data)
+    *steps, last = path
+    place = reduce(getitem, steps, found)
+    place[last] = change(place[last])
+    return found
 
 
 def a_request(kind: StrategyKind = StrategyKind.TO_EARLIEST, **changes: Any) -> ResetRequest:
@@ -203,8 +242,8 @@ def lease(expires_in_s: int = 60, **changes: Any) -> AuditEntry:
     return entry(Event.LEASE_TAKEN, detail={"expires_at_ms": NOW_MS + 1000 * expires_in_s, "pid": 7}, **changes)
 
 
-def a_journal(root: Path, run_id: str = "r1", cluster_id: str = "c1") -> Journal:
-    return Journal(TablesConfig(uri=str(root)), cluster_id=cluster_id, run_id=run_id, actor="ann")
+def a_journal(root: Path, run_id: str = "r1", cluster_id: str = "c1", **named: Any) -> Journal:
+    return Journal(TablesConfig(uri=str(root)), cluster_id=cluster_id, run_id=run_id, actor="ann", **named)
 
 
 def planned(plan_id: str) -> ResetPlan:

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,6 +21,7 @@ from change.scenes import (
     NOW,
     NOW_MS,
     STAMP,
+    a_journal,
     a_plan,
     a_request,
     a_snapshot,
@@ -161,8 +163,8 @@ def test_a_plan_that_is_about_no_group_keeps_itself_away() -> None:
     assert blocking(found, "", plan_id="another", now_ms=NOW_MS) is None
 
 
-def journal(root: Path, cluster_id: str = "c1", clock: Any = lambda: NOW) -> Journal:
-    return Journal(TablesConfig(uri=str(root)), cluster_id=cluster_id, run_id="r1", actor="ann", clock=clock)
+def journal(root: Path, cluster_id: str = "c1", clock: Callable[[], dt.datetime] = lambda: NOW) -> Journal:
+    return a_journal(root, cluster_id=cluster_id, clock=clock)
 
 
 def test_writers_that_overtake_each_other_keep_one_chain(tmp_path: Path) -> None:
@@ -233,10 +235,7 @@ def test_a_group_that_is_not_reached_says_why(tmp_path: Path) -> None:
     it from being sent."""
     plan, now = planned("2026-lease"), [dt.datetime(2026, 1, 31, tzinfo=dt.UTC)]
     for groups, naps, wanted in ((["a", "b"], 300, "its lease was over"), (["c", "d"], 0, "a group before it")):
-        journal = Journal(
-            TablesConfig(uri=str(tmp_path)), cluster_id="c1", run_id="r1", actor="ann", clock=lambda: now[0]
-        )
-        attempt = Attempt(journal, plan, groups)
+        attempt = Attempt(journal(tmp_path, clock=lambda: now[0]), plan, groups)
 
         def call(group_id: str, naps: int = naps) -> list[ChangeResult]:
             now[0] += dt.timedelta(seconds=naps)

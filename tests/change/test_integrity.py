@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from change.scenes import a_journal, a_plan, attempt, delta, forget_commits, many_attempts, planned, unlocked
+from change.scenes import CASES, a_journal, a_plan, attempt, delta, forget_commits, many_attempts, planned, unlocked
 from drivers import command_line
 
 from acktrail.change.audit.audit_chain import Event
@@ -39,8 +40,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(made: Path, tmp_path: Path) -> Path:
     """A copy of the tables after some resets, to do something to."""
-    import shutil
-
     return Path(shutil.copytree(made, tmp_path / "tables"))
 
 
@@ -74,8 +73,7 @@ def written_over(table: str, where: str | None, changes: dict[str, str] | None =
     return tampered
 
 
-cut_off, emptied = written_over("reset_audit", "sequence > 20"), written_over("reset_audit", None)
-PLAN, RESULT = "plan_id = '2026000001'", "plan_id = '2026000002'"
+WRITTEN_OVER = [(written_over(*what), words) for *what, words in CASES["rows written over"]]
 
 
 def restored(root: Path) -> None:
@@ -88,8 +86,6 @@ def without_its_newest_commits(root: Path) -> None:
 
 
 def removed(root: Path) -> None:
-    import shutil
-
     shutil.rmtree(root / "reset_audit")
 
 
@@ -117,27 +113,12 @@ def without_newest_results(root: Path) -> None:
 @pytest.mark.parametrize(
     ("tampered", "words"),
     [
-        (cut_off, "the log has rows up to"),
-        (emptied, "row 0: the log has rows up to"),
+        *WRITTEN_OVER,
         (restored, "the log has rows up to"),
         (without_its_newest_commits, "it is missing: reset_executions, plan 2026000003 has noted its hash"),
         (removed, "it is missing: reset_executions, plan 2026000000 has noted its hash"),
         (made_anew, "the table was replaced"),
         (doubled_row, "is there twice"),
-        (written_over("reset_audit", "sequence = 4", {"sequence": "CAST(NULL AS BIGINT)"}), "lost its sequence"),
-        (
-            written_over("reset_plans", PLAN, {"reason": "'because I say so'"}),
-            "reset_plans: plan 2026000001 was altered",
-        ),
-        (written_over("reset_plans", PLAN), "reset_plans: plan 2026000001 is missing"),
-        (
-            written_over("reset_executions", RESULT, {"status": "'FAILED'"}),
-            "reset_executions: a result of plan 2026000002",
-        ),
-        (
-            written_over("reset_executions", RESULT),
-            "results of plan 2026000002, attempt 1: 1 were written and 0 are there",
-        ),
         (without_newest_results, "results of plan 2026000003"),
     ],
 )
@@ -150,7 +131,7 @@ def test_what_is_done_to_the_tables_is_found(
     assert words in command_line.run(capsys, "change", "audit", "--tables", root).complaint(3)
 
 
-@pytest.mark.parametrize("tampered", [cut_off, emptied, doubled_row])
+@pytest.mark.parametrize("tampered", [*(cut for cut, _ in WRITTEN_OVER[:2]), doubled_row])
 def test_nothing_is_noted_after_a_broken_end(root: Path, tampered: Callable[[Path], None]) -> None:
     """Whoever would go on from a newest row that is missing or there twice is stopped by a clear error."""
     tampered(root)
@@ -163,8 +144,6 @@ def test_an_anchor_elsewhere_shows_what_all_tables_together_hide(
 ) -> None:
     """All tables set back together to an earlier state are whole by themselves; a file that kept the newest row tells.
     Where nothing is wrong the file moves on; where something is, it stays."""
-    import shutil
-
     anchor = tmp_path / "anchor.json"
     earlier = shutil.copytree(root, tmp_path / "earlier")
     attempt(root, 7)

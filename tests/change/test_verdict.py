@@ -3,13 +3,14 @@ a reset was sent, and whatever of it was pruned: the verdict is right, or it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
-from change.scenes import CASES, CLUSTER, a_plan, partition_facts, scene_of, state
+from change.scenes import CASES, CLUSTER, KEY, a_plan, scene_of, snapshot, state
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
@@ -32,24 +33,8 @@ from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.tables.delta.store import Tables
 
-KEY = partition_facts().share_partition
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
 BEFORE = replace(state(40, (BATCH,)), snapshot_epoch=4, state_epoch=9)
-
-
-def snapshot(start: int | None, *, epoch: int = 5, state_epoch: int = 9, **changes: Any) -> ShareSnapshot:
-    made = ShareSnapshot(
-        key=KEY,
-        snapshot_epoch=epoch,
-        state_epoch=state_epoch,
-        leader_epoch=0,
-        start_offset=start,
-        delivery_complete_count=0,
-        create_timestamp_ms=7,
-        write_timestamp_ms=7,
-        batches=(),
-    )
-    return replace(made, **changes)
 
 
 def update(start: int | None, *batches: StateBatch) -> ShareUpdate:
@@ -86,42 +71,22 @@ def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
     assert finding.status == vector["verdict"]
 
 
-@pytest.mark.parametrize(
-    ("finding", "status"),
-    [
-        (found(snapshot(10)), Status.OK_EPOCH_NOT_BUMPED),
-        (found(snapshot(10, state_epoch=10)), Status.OK),
-        (found(snapshot(10, state_epoch=8)), Status.EPOCH_WENT_BACK),
-        (found(snapshot(10, epoch=0), before=None), Status.OK),
-        (found(snapshot(10, delivery_complete_count=None)), Status.OK_EPOCH_NOT_BUMPED),
-        (found(snapshot(10), snapshot(10, epoch=6, write_timestamp_ms=99)), Status.OK_EPOCH_NOT_BUMPED),
-        (found(snapshot(10), update(None)), Status.OK_EPOCH_NOT_BUMPED),
-        (found(snapshot(10), update(10)), Status.OK_EPOCH_NOT_BUMPED),
-        (found(snapshot(10), update(40)), Status.OVERWRITTEN_AFTER_RESET),
-        (found(snapshot(10), update(10, BATCH)), Status.OVERWRITTEN_AFTER_RESET),
-        (found(snapshot(10), Tombstone(key=KEY)), Status.OVERWRITTEN_AFTER_RESET),
-        (found(snapshot(10), snapshot(-1 + 1, epoch=6)), Status.OVERWRITTEN_AFTER_RESET),
-        (found(), Status.NOT_PERSISTED),
-        (found(snapshot(11)), Status.NOT_PERSISTED),
-        (found(snapshot(10, epoch=4)), Status.NOT_PERSISTED),
-        (found(snapshot(10, leader_epoch=1)), Status.NOT_PERSISTED),
-        (found(snapshot(10, write_timestamp_ms=8)), Status.NOT_PERSISTED),
-        (found(snapshot(10, batches=(BATCH,))), Status.NOT_PERSISTED),
-        (found(update(10)), Status.NOT_PERSISTED),
-        (found(outcome=Outcome.REFUSED), Status.FAILED),
-        (found(outcome=Outcome.NOT_ATTEMPTED), Status.NOT_ATTEMPTED),
-        (found(outcome=Outcome.UNKNOWN), Status.UNKNOWN),
-        (found(snapshot(10), outcome=Outcome.UNKNOWN), Status.OK_EPOCH_NOT_BUMPED),
-        (found(snapshot(10), outcome=Outcome.NOT_ATTEMPTED), Status.OK_EPOCH_NOT_BUMPED),
-    ],
-)
-def test_the_records_decide(finding: ResetOutcome, status: Status) -> None:
+def record(kind: str, start: int | None = None, more: Mapping[str, Any] = MappingProxyType({})) -> StateRecord:
+    batches = (BATCH,) if "batch" in more else ()
+    if kind == "snapshot":
+        return snapshot(start, batches=batches, **{name: value for name, value in more.items() if name != "batch"})
+    return update(start, *batches) if kind == "update" else Tombstone(key=KEY)
+
+
+@pytest.mark.parametrize(("records", "about", "status"), CASES["records after a reset"])
+def test_the_records_decide(records: list[Any], about: dict[str, Any], status: str) -> None:
     """R004-28, R002-05: done is what the state topic shows, whatever was answered; a later record of another content
     overwrote it; what a quiet shard writes again is no change."""
-    assert finding.status is status
-    assert (finding.evidence is not None) == (
-        status.is_ok or status in (Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK)
-    )
+    values = {name: Outcome(value) if name == "outcome" else value for name, value in about.items()}
+    finding = found(*(record(*each) for each in records), **values)
+    assert finding.status == status
+    shows = finding.status.is_ok or finding.status in (Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK)
+    assert (finding.evidence is not None) == shows
 
 
 def test_without_the_records_an_unknown_outcome_stays_unknown() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -121,30 +121,35 @@ def _records(world: World) -> list[Any]:
     return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
 
+def _produce(world: World, topic: str, rows: Iterable[dict[str, Any]]) -> None:
+    producer = Producer(to_librdkafka(world.kafka))
+    for row in rows:
+        producer.produce(topic, **row)
+    assert producer.flush(30) == 0
+
+
 def _mirror(world: World, topic: str, records: Sequence[Any], fillers: dict[int, int]) -> None:
     """Write records as a mirror does: partition, time, key and value stay."""
-    producer = Producer(to_librdkafka(world.kafka))
-    for partition, count in fillers.items():
-        for _ in range(count):
-            producer.produce(topic, b"filler", partition=partition, timestamp=1_000)
-    for record in records:
-        about = {"partition": record.partition(), "timestamp": record.timestamp()[1]}
-        producer.produce(topic, record.value(), record.key(), **about)
-    assert producer.flush(30) == 0
+    first = [{"value": b"filler", "partition": p, "timestamp": 1_000} for p, n in fillers.items() for _ in range(n)]
+    copies = (
+        {"partition": one.partition(), "timestamp": one.timestamp()[1], "value": one.value(), "key": one.key()}
+        for one in records
+    )
+    _produce(world, topic, [*first, *copies])
 
 
 def _write_mirror_topics(world: World) -> None:
     """What MirrorMaker 2 would write: partition 0 has a sync at its start offset, partition 1 one below, and a consumer
     group's checkpoint between both."""
-    producer = Producer(to_librdkafka(world.kafka))
-    for topic in (SYNCS, CHECKPOINTS):
+    syncs = [_pair(*at) for at in ((0, 0), (0, 4), (0, 11), (1, 2), (1, 10))]
+    checkpoint = replace(_pair(1, 4), group_id="consumers", topic=f"mm.{TOPIC}")
+    for topic, pairs in ((SYNCS, syncs), (CHECKPOINTS, [checkpoint])):
         world.workload.create_topic(topic)
-    for partition, upstream in ((0, 0), (0, 4), (0, 11), (1, 2), (1, 10)):
-        key, value = encode_pair(_pair(partition, upstream))
-        producer.produce(SYNCS, value, key, partition=0)
-    key, value = encode_pair(replace(_pair(1, 4), group_id="consumers", topic=f"mm.{TOPIC}"))
-    producer.produce(CHECKPOINTS, value, key, partition=0)
-    assert producer.flush(30) == 0
+        _write_pairs(world, topic, pairs)
+
+
+def _write_pairs(world: World, topic: str, pairs: Iterable[MirrorPair]) -> None:
+    _produce(world, topic, [dict(zip(("key", "value"), encode_pair(pair), strict=True), partition=0) for pair in pairs])
 
 
 def _pair(partition: int, upstream: int) -> MirrorPair:
@@ -252,19 +257,13 @@ def _write(world: World, topic: str, times: Sequence[int], *, text: str = "recor
     for future in world.workload.admin.create_topics([NewTopic(topic, 1, 1, config=configs)]).values():
         future.result()
     until(lambda: topic in world.workload.admin.list_topics(timeout=60).topics, what=f"topic {topic}")
-    producer = Producer(to_librdkafka(world.kafka))
-    for time in times:
-        producer.produce(topic, f"{text} of {time}".encode(), partition=0, timestamp=time)
-    assert producer.flush(30) == 0
+    _produce(world, topic, [{"value": f"{text} of {at}".encode(), "partition": 0, "timestamp": at} for at in times])
 
 
 def test_mirror_topics_are_found_on_either_cluster(clusters: Clusters) -> None:
     """MirrorMaker 2 keeps offset syncs on the source by default: they are found there when the source is asked."""
     clusters.source.workload.create_topic("mm2-offset-syncs.us.internal")
-    producer = Producer(to_librdkafka(clusters.source.kafka))
-    key, value = encode_pair(_pair(0, 2))
-    producer.produce("mm2-offset-syncs.us.internal", value, key)
-    assert producer.flush(30) == 0
+    _write_pairs(clusters.source, "mm2-offset-syncs.us.internal", [_pair(0, 2)])
     offsets = [SourceOffset(topic=TOPIC, partition=0, offset=offset) for offset in (1, 2, 9)]
     migration = Migration(way=TranslationWay.MM2, offset_syncs="mm2-offset-syncs.us.internal")
     with Cluster(clusters.source.kafka) as source, Cluster(clusters.target.kafka) as target:

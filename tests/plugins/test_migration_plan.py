@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from change import scenes
 from change.scenes import a_plan, a_snapshot, group_facts, partition_facts
 from hypothesis import given
 from hypothesis import strategies as st
+from state_topics.coordinator_log import CLUSTER, from_raw
 
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import PartitionFacts, TargetOffset
@@ -21,7 +23,6 @@ from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.cli.change.change_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
-from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.dialects import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot
@@ -185,7 +186,6 @@ def test_every_share_partition_has_an_offset_or_a_reason() -> None:
         carry(twice, translations, Migration(way=TranslationWay.SAME, topic_map=(("a", "b"),)))
 
 
-CLUSTER = "old"
 STATE_TOPIC = topic_id_text(b"S" * 16)
 ORDERS, NEW_ORDERS, LOST = (topic_id_text(name * 16) for name in (b"A", b"B", b"C"))
 AT = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
@@ -195,17 +195,8 @@ Batch = tuple[int, int, int, int]
 def snapshot(start: int | None, batches: Sequence[Batch] = (), **key: Any) -> ShareSnapshot:
     named = {"group_id": GroupId("g"), "topic_id": TopicId(ORDERS), "partition": 0, **key}
     names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-    return ShareSnapshot(
-        key=SharePartition(**named),
-        snapshot_epoch=1,
-        state_epoch=1,
-        leader_epoch=0,
-        start_offset=start,
-        delivery_complete_count=0,
-        create_timestamp_ms=7,
-        write_timestamp_ms=8,
-        batches=tuple(StateBatch(**dict(zip(names, batch, strict=True))) for batch in batches),
-    )
+    found = tuple(StateBatch(**dict(zip(names, batch, strict=True))) for batch in batches)
+    return replace(scenes.snapshot(start), key=SharePartition(**named), batches=found)
 
 
 class Source:
@@ -229,14 +220,9 @@ class Source:
         first, rows = self.offset + gap, []
         for offset, record in enumerate(records, start=first):
             key, value = encode(record)
-            about = {name: getattr(record, name) for name in STATE_RECORDS.names if hasattr(record, name)}
-            batches = [{name: getattr(batch, name) for name in batch.__slots__} for batch in record.batches]
-            about |= {"batches": batches, "group_id": record.key.group_id, "topic_id": record.key.topic_id}
-            about |= {"partition": record.key.partition, "record_type": "snapshot", "decode_status": "decoded"}
-            raw = {"state_partition": 0, "offset": offset, "timestamp_ms": 1000 * offset, "key": key, "value": value}
-            rows.append({"cluster_id": CLUSTER, "run_id": "r", **about, **raw})
+            rows.append({"partition": 0, "offset": offset, "timestamp": 1000 * offset, "key": key, "value": value})
         if rows:
-            self.tables.append("state_records", rows)
+            self.tables.append("state_records", from_raw(rows))
         self.offset = first + len(rows)
         found = {"first_offset": first, "last_offset": self.offset - 1, "records_read": len(rows)} if rows else {}
         lost = {"gap_first": first - gap, "gap_last": first - 1, "gap_reason": "pruned"} if gap else {}

@@ -97,7 +97,6 @@ class FactsCollection:
                 state_reason=states.reason or states.reasons.get(key),
                 offset_at=at_moment.get(part),
                 given=given,
-                deleted=given.deleted,
             )
 
         return Snapshot(

@@ -123,7 +123,7 @@ class PartitionOffsets:
     last record. `start_offset` is what the broker describes; None: not initialized. `state` None: the state topic holds
     nothing, or (`state_reason`) it is not known. `hidden`: the offsets of the log, from the start offset or the target
     on, that are no records of this group (see `acktrail.model.record_history`); None: the log was not looked through.
-    `deleted`: the state before the deletion that an undo takes back."""
+    """
 
     group_id: str
     topic: str
@@ -136,7 +136,6 @@ class PartitionOffsets:
     state: PartitionState | None
     state_reason: str | None
     hidden: tuple[Span, ...] | None = None
-    deleted: PartitionState | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:

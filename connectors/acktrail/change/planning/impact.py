@@ -86,8 +86,8 @@ def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
     log_start, log_end = facts.log_start_offset, facts.log_end_offset
     if target is None or log_start is None or log_end is None:
         return None
-    if facts.recorded_start is None and facts.deleted is not None:
-        facts = replace(facts, state=facts.deleted)
+    if facts.recorded_start is None and facts.given.deleted is not None:
+        facts = replace(facts, state=facts.given.deleted)
     records = RecordCounter(facts.hidden or ())
     start = facts.recorded_start if facts.state_reason is None else facts.start_offset
     if start is None and facts.is_new_group:

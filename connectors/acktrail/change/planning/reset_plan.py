@@ -157,15 +157,9 @@ def as_planned(plan: ResetPlan, now: Snapshot, given: TargetOffsets) -> Snapshot
         row = rows[facts.key]
         start, end = _within(row, facts)
         is_later = facts.offset_at is not None and end is not None and facts.offset_at >= end
+        at = None if is_later else facts.offset_at
         own = given.get(facts.group_id, {}).get((facts.topic, facts.partition), TargetOffset())
-        return replace(
-            facts,
-            log_start_offset=start,
-            log_end_offset=end,
-            offset_at=None if is_later else facts.offset_at,
-            given=own,
-            deleted=own.deleted,
-        )
+        return replace(facts, log_start_offset=start, log_end_offset=end, offset_at=at, given=own)
 
     return replace(now, partitions=tuple(then(facts) for facts in now.partitions))
 

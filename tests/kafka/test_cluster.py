@@ -34,15 +34,8 @@ def test_start_offset_lag_and_leader_epoch_are_those_of_kafkas_own_tool(
     admin: ShareGroupAdmin, worked: Worked, broker: EmbeddedBroker
 ) -> None:
     """For every share partition our answer equals the line that kafka-share-groups.sh prints."""
-    command = kafka_tool(
-        _SHARE_GROUPS,
-        "--bootstrap-server",
-        broker.bootstrap_servers,
-        "--describe",
-        "--verbose",
-        "--group",
-        worked.group,
-    )
+    asked = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--verbose", "--group", worked.group)
+    command = kafka_tool(_SHARE_GROUPS, *asked)
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     rows = [line.split() for line in printed.splitlines() if line.startswith(worked.group)]
     said = [

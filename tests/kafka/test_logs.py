@@ -8,18 +8,18 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs.world import batch as state_batch
+from jobs.world import key_of, snapshot, update
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataResponse
 from servers.fake_kafka import HANG_UP, SILENCE, FakeKafka, fake_kafka
-from state_topics.coordinator_log import batch as state_batch
-from state_topics.coordinator_log import share_partition
 from state_topics.segment_bytes import batch as packed
 
 from acktrail.change.collection.delivered_records import hidden_offsets
@@ -31,7 +31,7 @@ from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
 from acktrail.kafka.log_reader import PartitionReading, after_record
 from acktrail.kafka.logs import Batch, BatchKind, batches_in
 from acktrail.kafka.state_source import Resumption, openings
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import topic_id_text
 
 NAME: Final = "logs"
@@ -221,26 +221,9 @@ def test_the_last_epoch_is_said_to_the_broker(logs: Logs) -> None:
     assert all(set(epochs[1:]) <= {7} for epochs in said.values())
 
 
-KEY = share_partition()
-SNAPSHOT = ShareSnapshot(
-    key=KEY,
-    snapshot_epoch=3,
-    state_epoch=1,
-    leader_epoch=0,
-    start_offset=7,
-    delivery_complete_count=0,
-    create_timestamp_ms=1,
-    write_timestamp_ms=1,
-    batches=(),
-)
-UPDATE = ShareUpdate(
-    key=KEY,
-    snapshot_epoch=3,
-    leader_epoch=0,
-    start_offset=None,
-    delivery_complete_count=1,
-    batches=(state_batch(7, 7),),
-)
+KEY = key_of("orders")
+SNAPSHOT = snapshot(KEY, 7)
+UPDATE = replace(update(KEY, 7, 1, (state_batch(7, 7),)), start_offset=None)
 
 
 @dataclass(frozen=True)

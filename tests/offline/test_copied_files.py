@@ -33,35 +33,21 @@ raw_records = st.builds(
 )
 
 
-def _plain(path: Path, text: str) -> Path:
-    file = path / "dump.jsonl"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
-def _gzip(path: Path, text: str) -> Path:
-    file = path / "dump.jsonl.gz"
-    file.write_bytes(gzip.compress(text.encode()))
-    return file
-
-
-def _zstd(path: Path, text: str) -> Path:
-    file = path / "dump.jsonl.zst"
-    with pa.CompressedOutputStream(str(file), "zstd") as stream:
+def dump(folder: Path, text: str, suffix: str = "") -> Path:
+    """A dump of this text, packed as its name says."""
+    file = folder / f"dump.jsonl{suffix}"
+    with pa.output_stream(str(file), compression="detect") as stream:
         stream.write(text.encode())
     return file
 
 
-DUMP_WRITERS = [_plain, _gzip, _zstd]
-
-
-@pytest.mark.parametrize("write", DUMP_WRITERS)
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 @given(st.lists(raw_records, max_size=8))
 def test_a_dump_gives_back_its_records(
-    write: Callable[[Path, str], Path], tmp_path_factory: pytest.TempPathFactory, records: list[RawRecord]
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, records: list[RawRecord]
 ) -> None:
     """A dump gives back exactly the records written to it, compressed or not."""
-    file = write(tmp_path_factory.mktemp("dump"), "".join(dump_line(r) + "\n" for r in records))
+    file = dump(tmp_path_factory.mktemp("dump"), "".join(dump_line(r) + "\n" for r in records), suffix)
 
     assert list(read_dump(file)) == records
 
@@ -87,7 +73,7 @@ GOOD_LINE = dump_line(RawRecord(state_partition=1, offset=2, timestamp_ms=3, key
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, part: str) -> None:
     """A line that is no record stops the reading and says file, line and what is wrong."""
-    file = _plain(tmp_path, f"{GOOD_LINE}\n{line}\n")
+    file = dump(tmp_path, f"{GOOD_LINE}\n{line}\n")
 
     with pytest.raises(MalformedFile, match=part) as caught:
         list(read_dump(file))
@@ -95,10 +81,10 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, part: str) -> None:
     assert (caught.value.file, caught.value.line) == (str(file), 2)
 
 
-@pytest.mark.parametrize("write", DUMP_WRITERS[1:])
-def test_a_cut_off_archive_is_refused(write: Callable[[Path, str], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_cut_off_archive_is_refused(suffix: str, tmp_path: Path) -> None:
     """A compressed dump that ends early is an error, never a shorter dump."""
-    file = write(tmp_path, (GOOD_LINE + "\n") * 2_000)
+    file = dump(tmp_path, (GOOD_LINE + "\n") * 2_000, suffix)
     file.write_bytes(file.read_bytes()[:-9])
 
     with pytest.raises(MalformedFile):

@@ -179,10 +179,12 @@ def test_any_other_order_is_left_to_the_fold(
         assert list(swept[0].states) == folded(capsys, *files).rows
 
 
+ANY_KEY, ANY_VALUE = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
+
+
 def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> None:
     """A share partition in two state partitions is two states for the sweep, and one for the fold."""
-    key, value = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
-    found = [RawRecord(state_partition=p, offset=5, timestamp_ms=0, key=key, value=value) for p in (0, 1)]
+    found = [RawRecord(state_partition=p, offset=5, timestamp_ms=0, key=ANY_KEY, value=ANY_VALUE) for p in (0, 1)]
 
     assert replay_sorted([write_dump(found[:1], tmp_path / "a.jsonl")], ReadReport()) is not None
     assert replay_sorted([write_dump(found, tmp_path / "a.jsonl")], ReadReport()) is None
@@ -190,11 +192,9 @@ def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> 
 
 def test_two_logs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two different records at one address are refused."""
-    key = b"\x00\x00\x00\x01g" + bytes(20)
-    found = [
-        RawRecord(state_partition=3, offset=5, timestamp_ms=0, key=key, value=b"\x00\x00" + bytes(35) + end)
-        for end in (b"\x00\x01\x00", b"\x01\x01\x00")
-    ]
+    other = ANY_VALUE[:-3] + b"\x01\x01\x00"
+    values = (ANY_VALUE, other)
+    found = [RawRecord(state_partition=3, offset=5, timestamp_ms=0, key=ANY_KEY, value=value) for value in values]
 
     line = run(capsys, "record", "replay", write_dump(found, tmp_path / "a.jsonl")).complaint(2)
 
@@ -203,8 +203,7 @@ def test_two_logs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_damage_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whichever way a segment is replayed, its damage is said and counted once."""
-    key, value = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
-    found = [RawRecord(state_partition=3, offset=o, timestamp_ms=0, key=key, value=value) for o in range(3)]
+    found = [RawRecord(state_partition=3, offset=o, timestamp_ms=0, key=ANY_KEY, value=ANY_VALUE) for o in range(3)]
     folder = tmp_path / "__share_group_state-3"
     folder.mkdir()
     parts = [batch([record]) for record in found]

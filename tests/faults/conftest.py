@@ -21,8 +21,7 @@ from servers.connect_worker import ConnectWorker, connect_worker
 from servers.kafka_proxy import KafkaProxy, kafka_proxy
 from servers.moving_clock import MovingClock, moving_clock
 from servers.workload import until
-from state_topics.export_checker import check_nothing_lost_or_doubled
-from state_topics.filled_topic import STATE_TOPIC, create_state_topic
+from state_topics.filled_topic import STATE_TOPIC, check_nothing_lost_or_doubled, create_state_topic
 
 from acktrail.config import TablesConfig
 from acktrail.connect.source_batches import state_source_partition

@@ -276,7 +276,7 @@ class ExportRun:
         self._resuming(commit)
 
     def _read(self) -> None:
-        source = StateTask(self._kafka, bounded=True, waits=False)
+        source = StateTask(self._kafka)
         run = TaskExecution(source, self._sink, run_id=self._run_id, policy=self._policy, progress=self._progress)
         try:
             with _tuned_interpreter():

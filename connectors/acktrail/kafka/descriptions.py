@@ -248,13 +248,6 @@ def items_of(kind: type[_ItemT], values: object) -> tuple[_ItemT, ...]:
     return found
 
 
-def by_name(kind: str, values: object) -> Mapping[str, Any]:
-    """`values` by the names of what `kind` says. Raises WrongType unless it is a mapping; as `text_of` for a name."""
-    if not isinstance(values, Mapping):
-        raise WrongType(f"{values!r:.100} is no mapping by {kind}")
-    return {text_of(kind, name): value for name, value in values.items()}
-
-
 def partitions_of(partitions: object) -> tuple[TopicPartition, ...]:
     """Partitions of topics that Kafka has room for; raises as `text_of` and `partition_of`."""
     found = items_of(TopicPartition, partitions)
@@ -264,10 +257,12 @@ def partitions_of(partitions: object) -> tuple[TopicPartition, ...]:
 
 
 def indices_of(topics: object) -> dict[str, tuple[int, ...]]:
-    """Partitions by topic; raises as `text_of` and `partition_of`."""
+    """Partitions by topic. Raises WrongType unless it is a mapping; as `text_of` and `partition_of`."""
+    if not isinstance(topics, Mapping):
+        raise WrongType(f"{topics!r:.100} is no mapping by topic")
     return {
-        topic: tuple(partition_of(topic, index) for index in _many(f"partitions of {topic}", indices))
-        for topic, indices in by_name("topic", topics).items()
+        text_of("topic", topic): tuple(partition_of(topic, index) for index in _many(f"partitions of {topic}", indices))
+        for topic, indices in topics.items()
     }
 
 

@@ -28,7 +28,6 @@ from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
 
 _PATIENCE_S: Final = 90.0
-_LOOKUP_PATIENCE_S: Final = 60.0
 _ATTEMPTS: Final = 3
 _FEW_BYTES: Final = 1 << 16
 """Enough for the batch with one record, and not much more."""
@@ -84,17 +83,13 @@ class LogReader:
                 yield from self._find_again(number, event, ranges)
             self._wait()
 
-    def finish(self, partition: int) -> None:
-        """Read `partition` no more."""
-        self._at.pop(partition, None)
-        self._fetcher.unassign(partition)
-
     def _reach(self, number: int, offset: int, ranges: Mapping[int, tuple[int, int]]) -> None:
         if offset <= self._at.get(number, offset):
             return
         self._at[number], self._moved_at = offset, time.monotonic()
         if offset >= ranges[number][1]:
-            self.finish(number)
+            self._at.pop(number, None)
+            self._fetcher.unassign(number)
 
     def _find_again(
         self, number: int, event: FetchEvent, ranges: Mapping[int, tuple[int, int]]
@@ -329,7 +324,7 @@ class StateLookup:
         ends: Mapping[int, int],
     ) -> Iterator[_KeyedRecord]:
         """The records with a `chosen` key from `starts` up to `ends`, in the order of each log."""
-        reader = LogReader(self._topic, patience_s=_LOOKUP_PATIENCE_S)
+        reader = LogReader(self._topic)
         for part in reader.read({number: (starts[number], end) for number, end in ends.items()}):
             if isinstance(part, PrunedOffsets):
                 raise _Pruned

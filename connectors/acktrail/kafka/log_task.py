@@ -62,7 +62,7 @@ class LogPlace:
 class LogTask(SourceTask):
     """Reads the topic `name`, each batch has consecutive records of one partition. `bounded`: it ends where the logs
     ended when it was started, or at the offsets `ends` by partition; else it also waits for a topic that is not there
-    yet, unless `waits` is False. `partitions` None: all of them. `linger_s` as of ``LogFetcher``.
+    yet. `partitions` None: all of them. `linger_s` as of ``LogFetcher``.
 
     Records of open transactions, and those behind them, come when the transaction ends. Memory: two `Fetched` of the
     thread, of some 4 MB a broker.
@@ -83,9 +83,8 @@ class LogTask(SourceTask):
         partitions: Collection[int] | None = None,
         ends: Mapping[int, int] | None = None,
         linger_s: float = 0.0,
-        waits: bool = True,
     ) -> None:
-        self._config, self._name, self._bounded, self._waits = config, name, bounded, waits and not bounded
+        self._config, self._name, self._bounded = config, name, bounded
         self._chosen, self._linger_s, self._ends = partitions, linger_s, ends or {}
         self._context = SourceTaskContext()
         self._admin: ShareGroupAdmin | None = None
@@ -129,7 +128,7 @@ class LogTask(SourceTask):
     @property
     def is_finished(self) -> bool:
         if self._topic is None:
-            return self._admin is not None and not self._waits
+            return self._admin is not None and self._bounded
         return not self._ready and all(place.is_read for place in self._places.values())
 
     @property

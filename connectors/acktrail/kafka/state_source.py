@@ -46,15 +46,12 @@ ReadRecords = Callable[[Mapping[int, int]], Mapping[int, RawRecord | None]]
 
 class Opening(NamedTuple):
     """Where the reading of a partition begins. `next_offset` is Kafka's offset to read next, `offset_shift` is added to
-    Kafka's offsets. `is_break`: the log is another one than the one that was read before. `is_verified`: the log was
-    compared with the stored records, and `leader_epoch` is to be stored even when nothing is read.
-    """
+    Kafka's offsets. `is_break`: the log is another one than the one that was read before."""
 
     next_offset: int
     offset_shift: int = 0
     leader_epoch: int | None = None
     is_break: bool = False
-    is_verified: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +88,9 @@ class Resumption:
         has_same_leader = self.now.leader_epoch is not None and self.now.leader_epoch == self.stored.leader_epoch
         return self.is_shorter or (not has_same_leader and self.start < self.next_offset)
 
-    def in_same_log(self, *, is_verified: bool = False) -> Opening:
+    def in_same_log(self) -> Opening:
         """Continue in the same log."""
-        epoch = self.now.leader_epoch
-        return Opening(self.next_offset, self.stored.offset_shift, epoch, is_verified=is_verified)
+        return Opening(self.next_offset, self.stored.offset_shift, self.now.leader_epoch)
 
     def differs(self, offset: int, found: RawRecord | None) -> bool:
         """Whether the stored record at Kafka's `offset` is another one than the `found` one."""
@@ -118,7 +114,7 @@ def openings(resumed: Mapping[int, Resumption], read: ReadRecords) -> dict[int, 
 def _opening(resumed: Resumption, last: RawRecord | None, read: ReadRecords) -> Opening:
     before = resumed.next_offset - 1
     if not resumed.is_shorter and (resumed.stored.fingerprint(before) is None or not resumed.differs(before, last)):
-        return resumed.in_same_log(is_verified=True)
+        return resumed.in_same_log()
 
     def differs(offset: int) -> bool:
         return resumed.differs(offset, read({resumed.partition: offset})[resumed.partition])
@@ -170,16 +166,12 @@ class StateTask(LogTask):
                 opened[number] = each.in_same_log()
         opened |= openings(resumed, partial(records_at, topic))
         for number, opening in opened.items():
-            self._open(topic, logs[number], opening)
-
-    def _open(self, topic: StateTopic, log: LogOffsets, opening: Opening) -> None:
-        place = self.begin(topic, log, opening.next_offset)
-        place.shift, place.leader_epoch = opening.offset_shift, opening.leader_epoch
-        if opening.is_verified:
-            self.give(_batch(topic, place, _NO_RECORDS, place.next_offset))
-        if opening.is_break:
-            before = place.next_offset - 1
-            self.give(_batch(topic, place, _NO_RECORDS, place.next_offset, (before, before, LOG_REPLACED)))
+            place = self.begin(topic, logs[number], opening.next_offset)
+            place.shift, place.leader_epoch = opening.offset_shift, opening.leader_epoch
+            if number in resumed:  # it was compared: the leader's epoch is stored even when nothing is read
+                before = place.next_offset - 1
+                gap = (before, before, LOG_REPLACED) if opening.is_break else None
+                self.give(_batch(topic, place, _NO_RECORDS, place.next_offset, gap))
 
     def pass_to(self, place: LogPlace, log_start: int) -> None:
         """A gap."""

@@ -208,9 +208,14 @@ class Coordinators:
             reply = self._client.send_once(request, self._known[group_id])
         except AcktrailError as error:
             return SendResult(unsent=error)
+        if isinstance(reply, NoResponse):
+            del self._known[group_id]
+        return self.sent(reply, top_error)
+
+    def sent(self, reply: Any, top_error: Callable[[Any], tuple[int, str | None]]) -> SendResult:
+        """What became of a change that was sent, by its response or what stands in place of one."""
         if not isinstance(reply, NoResponse):
             return SendResult(*top_error(reply), reply)
-        del self._known[group_id]
         reason = self._client.explain(reply)
         return SendResult(lost=reason.message) if reply.may_have_arrived else SendResult(unsent=reason)
 

@@ -12,13 +12,14 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from kafka.protocol.admin.acl import ACLOperation
-from kafka.protocol.admin.configs import DescribeConfigsRequest
+from kafka.protocol.admin.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka.protocol.admin.groups import DeleteGroupsRequest
 from kafka.protocol.consumer.group import OffsetFetchRequest
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import RetryableError, WrongType, WrongValue
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, NewStartOffset
-from acktrail.kafka.client.broker_client import BOOTSTRAP_TIMEOUT_S, BrokerClient, NoResponse
+from acktrail.kafka.client.broker_client import BOOTSTRAP_TIMEOUT_S, BrokerClient
 from acktrail.kafka.client.coordinators import CoordinatorResponse, Coordinators, SendResult
 from acktrail.kafka.client.error_codes import (
     NONE,
@@ -327,8 +328,6 @@ class GroupWriter:
     def delete_group(self, group_id: str) -> ChangeResult:
         """DELETES a group with its state (request 42). Kafka deletes a group of any type: make sure first
         (`describe_group`) that it is a share group."""
-        from kafka.protocol.admin.groups import DeleteGroupsRequest
-
         request = DeleteGroupsRequest(groups_names=[text_of("group id", group_id)])
 
         def parts(reply: Any) -> _Parts:
@@ -345,13 +344,7 @@ class GroupWriter:
             own = (row for row in reply.responses if row.resource_name == change.group_id)
             return {ChangeTarget(): PartResponse(row.error_code, row.error_message) for row in own}
 
-        reply = self._client.send_once(request)
-        sent = SendResult(reply=reply)
-        if isinstance(reply, NoResponse):
-            error = self._client.explain(reply)
-            if not reply.may_have_arrived:
-                raise error
-            sent = SendResult(lost=error.message)
+        sent = self._coordinators.sent(self._client.send_once(request), lambda _: (NONE, None))
         return results_per_target(change.group_id, [ChangeTarget()], sent, parts, "ALTER_CONFIGS")[0]
 
     def _change(
@@ -366,15 +359,11 @@ class GroupWriter:
         if not targets:
             return ()
         sent = self._coordinators.send_once(group_id, request, _top_error)
-        if sent.unsent is not None:
-            raise sent.unsent
         return results_per_target(group_id, targets, sent, parts, operation)
 
 
 def _configs_change(change: ConfigsChange) -> Any:
     """Request 44. Raises WrongType or WrongValue for what it has no room for."""
-    from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
-
     items_of(ConfigsChange, [change])
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     entries = []
@@ -418,8 +407,10 @@ def results_per_target(
 ) -> tuple[ChangeResult, ...]:
     """One result for each target, in their order. `read` gives the parts of a response. An error on the whole request
     counts for every target; a target that the response does not mention was not attempted; where it is not known
-    whether the request arrived, every outcome is unknown.
+    whether the request arrived, every outcome is unknown. Raises the reason why it could not be sent.
     """
+    if sent.unsent is not None:
+        raise sent.unsent
     is_answered = sent.lost is None and sent.error_code == NONE
     parts = read(sent.reply) if is_answered else {}
     return tuple(_result(group_id, target, sent, parts.get(target), operation) for target in targets)

@@ -8,6 +8,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +22,7 @@ from servers.real_broker import releases
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.embedded_broker import free_ports
+from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail.errors import NotAllAnswered, RetryableError
 from acktrail.export.export_run import export, observe
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -185,6 +185,7 @@ def test_many_groups_that_are_never_answered_end_the_query() -> None:
 
 _DESCRIBE_GROUP, _DESCRIBE_OFFSETS, _LIST_GROUPS = 77, 90, 16
 _FIND_COORDINATOR, _DESCRIBE_CONFIGS = 10, 32
+GROUP = "behind-a-proxy"
 
 
 @dataclass(frozen=True)
@@ -195,18 +196,19 @@ class Silenced:
     proxy: KafkaProxy
 
 
-@pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
+@pytest.fixture(scope="module", params=releases(DEFAULT_VERSION, "4.4.0"))
 def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
-    """A broker with the state of one group; its requests time out after one second."""
-    ports = free_ports()
-    with kafka_proxy(f"127.0.0.1:{ports.client}") as proxy:
-        advertised = {"advertised.listeners": f"CLIENT://{proxy.address}"}
-        with EmbeddedBroker(request.param, port=ports.client, properties=advertised) as broker:
-            workload = Workload(broker.config())
-            workload.create_topic("orders")
-            workload.produce("orders", 20)
-            workload.acknowledge("g", "orders", 20)
-            yield Silenced(config=proxy.config(1_000), proxy=proxy)
+    """A broker with the state of `GROUP`; its requests time out after one second."""
+    with ExitStack() as stack:
+        is_shared = request.param == DEFAULT_VERSION
+        broker = None if is_shared else stack.enter_context(EmbeddedBroker(request.param))
+        kafka = (broker or request.getfixturevalue("broker")).config()
+        workload = Workload(kafka)
+        workload.create_topic(GROUP)
+        workload.produce(GROUP, 20)
+        workload.acknowledge(GROUP, GROUP, 20)
+        proxy = stack.enter_context(kafka_proxy(kafka.bootstrap_servers))
+        yield Silenced(config=proxy.config(1_000), proxy=proxy)
 
 
 @pytest.fixture
@@ -231,7 +233,7 @@ def test_state_is_exported_and_the_silence_is_recorded(silent: KafkaConfig, tabl
     summary = caught.value.summary
     stored = Tables(tables).read("state_records")
     assert stored.num_rows == summary.records_read > 0  # type: ignore[attr-defined]
-    assert "g" in stored["group_id"].to_pylist()
+    assert GROUP in stored["group_id"].to_pylist()
     rows = [*rows_of(tables, "group_observations"), *rows_of(tables, "offset_observations")]
     errors = [row["error"] for row in rows if row["error_code"] == 7]
     assert errors
@@ -241,7 +243,7 @@ def test_state_is_exported_and_the_silence_is_recorded(silent: KafkaConfig, tabl
 
 
 def rows_of(tables: TablesConfig, name: str) -> list[dict[str, object]]:
-    return [row for row in Tables(tables).read(name).to_pylist() if row["group_id"] == "g"]
+    return [row for row in Tables(tables).read(name).to_pylist() if row["group_id"] == GROUP]
 
 
 @pytest.mark.broker
@@ -249,7 +251,7 @@ def test_a_broker_too_busy_for_many_groups_describes_them_all(behind: Silenced) 
     """Requests about more than some twenty groups get no answer, nor does the first one of the others that groups are
     looked up with: every group is described all the same, and the requests without an answer are few. Offsets are asked
     for group by group, so that none of those goes without an answer."""
-    names = ["g", *(f"group-number-{number:04}" for number in range(400))]
+    names = [GROUP, *(f"group-number-{number:04}" for number in range(400))]
     proxy, before = behind.proxy, Counter(behind.proxy.spoiled)
     proxy.patience = dict.fromkeys((_DESCRIBE_GROUP, _DESCRIBE_OFFSETS), 500)
     proxy.forgotten = {_FIND_COORDINATOR, _DESCRIBE_CONFIGS}
@@ -260,8 +262,8 @@ def test_a_broker_too_busy_for_many_groups_describes_them_all(behind: Silenced) 
             configs = {group.group_id: group.error_code for group in admin.group_configs(names)}
     finally:
         proxy.patience, proxy.forgotten = {}, set()
-    assert described == {name: 0 if name == "g" else GROUP_ID_NOT_FOUND for name in names}
-    assert [name for name in names if offsets[name]] == ["g"]
+    assert described == {name: 0 if name == GROUP else GROUP_ID_NOT_FOUND for name in names}
+    assert [name for name in names if offsets[name]] == [GROUP]
     assert configs == dict.fromkeys(names, 0)
     found = proxy.spoiled - before
     assert {key: found[key] for key in (_FIND_COORDINATOR, _DESCRIBE_CONFIGS, _DESCRIBE_OFFSETS)} == {

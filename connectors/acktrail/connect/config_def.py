@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.branches import PackageData
@@ -140,9 +139,6 @@ def shown(name: str, text: Any) -> Any:
     return HIDDEN if is_secret(name) and text and not is_reference(text) else text
 
 
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
-
-
 class Importance(StrEnum):
     """How much a person should think about a key."""
 
@@ -151,14 +147,8 @@ class Importance(StrEnum):
     LOW = "LOW"
 
 
-class _NoDefault:
-    """The key must be given."""
-
-    def __repr__(self) -> str:
-        return "NO_DEFAULT"
-
-
-NO_DEFAULT: Final = _NoDefault()
+NO_DEFAULT: Final = object()
+"""The key must be given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +239,9 @@ class ConfigDef:
     """Keys by name, in the order of their definition, and `open_prefixes`: names that begin so are passed on as they
     are, each with its meaning. Immutable: ``with_keys`` and ``prefixed`` give another one."""
 
-    def __init__(self, keys: Iterable[ConfigKey] = (), open_prefixes: Mapping[str, str] = _NONE) -> None:
+    def __init__(self, keys: Iterable[ConfigKey] = (), open_prefixes: Mapping[str, str] | None = None) -> None:
         """Raises ValueError when a name is defined twice, or a default is no value of its type."""
-        self.open_prefixes: dict[str, str] = dict(open_prefixes)
+        self.open_prefixes: dict[str, str] = dict(open_prefixes or {})
         self.keys: dict[str, ConfigKey] = {}
         for key in keys:
             if key.name in self.keys:
@@ -344,18 +334,13 @@ def reference(definition: ConfigDef) -> str:
             group = key.group
             lines += [f"### {group}", "", "| key | type | default | valid values | importance | meaning |"]
             lines.append("|---|---|---|---|---|---|")
-        default = "required" if key.is_required else _default(text_of(key.type, key.default))
+        text = None if key.is_required else text_of(key.type, key.default)
+        default = "required" if key.is_required else {None: "none", "": "empty"}.get(text, f"`{text}`")
         valid = "" if key.validator is None else key.validator.text
         cells = (f"`{key.name}`", key.type.lower(), default, valid, key.importance.lower(), key.documentation)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += [f"\n`{prefix}*`: {meaning}" for prefix, meaning in definition.open_prefixes.items()]
     return "\n".join(lines)
-
-
-def _default(text: str | None) -> str:
-    if text is None:
-        return "none"
-    return f"`{text}`" if text else "empty"
 
 
 def keys_in(package: str, file: str) -> ConfigDef:

@@ -168,7 +168,8 @@ class FolderFiles:
         """The columns and metadata of a file; None: there is none. Raises ValueError too: it is no Parquet file."""
         with self._place.translated():
             try:
-                return pq.read_schema(self._place.storage().open_input_file(file))
+                with self._place.storage().open_input_file(file) as opened:
+                    return pq.read_schema(opened)
             except FileNotFoundError:
                 return None
             except pa.ArrowException as error:

@@ -8,8 +8,8 @@ import logging
 import socket
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,41 +124,28 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     store = ConfigStore(config.file("config.storage.dir"))
     worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease)
     log_to_stderr(as_json=config["log.format"] == "json", redact=worker.redact_all)
-    with stop_on_signals() as stop, _metrics(worker, config):
-        try:
-            with _rest(worker, config):
-                worker.start()
-                for name, texts in given:
-                    worker.put(name, texts)
-                return _wait(worker, stop, is_bounded=not config["rest.listener"])
-        finally:
-            worker.stop()
+    with stop_on_signals() as stop, ExitStack() as serving:
+        _serve(worker, config, serving)
+        worker.start()
+        for name, texts in given:
+            worker.put(name, texts)
+        return _wait(worker, stop, is_bounded=not config["rest.listener"])
 
 
-@contextmanager
-def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
-    """The REST interface, where one is configured."""
-    if not config["rest.listener"]:
-        yield
-        return
-    from acktrail.connect.rest.application import rest_server  # a worker without it needs no FastAPI
+def _serve(worker: Worker, config: WorkerConfig, serving: ExitStack) -> None:
+    """Metrics and REST, where they are configured. In the end REST is closed first, then the worker stops."""
+    if config["metrics.listener"] is not None:
+        from acktrail.connect.metrics.worker_metrics import metrics_served
 
-    with rest_server(worker, config) as server:
+        address = serving.enter_context(metrics_served(worker, config["metrics.listener"]))
+        _LOG.info("metrics at %s", address, extra={"event": "metrics_started"})
+    serving.callback(worker.stop)
+    if config["rest.listener"]:
+        from acktrail.connect.rest.application import rest_server  # a worker without it needs no FastAPI
+
+        server = serving.enter_context(rest_server(worker, config))
         sys.stderr.write(f"REST interface at {server.url}\n")
         sys.stderr.flush()
-        yield
-
-
-@contextmanager
-def _metrics(worker: Worker, config: WorkerConfig) -> Iterator[None]:
-    if config["metrics.listener"] is None:
-        yield
-        return
-    from acktrail.connect.metrics.worker_metrics import metrics_served
-
-    with metrics_served(worker, config["metrics.listener"]) as address:
-        _LOG.info("metrics at %s", address, extra={"event": "metrics_started"})
-        yield
 
 
 def _wait(worker: Worker, stop: Event, *, is_bounded: bool) -> int:

@@ -23,6 +23,8 @@ from acktrail.embedded.kafka.installation import (
     sha256_of,
 )
 
+LOG4J = {"4.1.2": "2.25.3", "4.2.1": "2.25.4", "4.3.1": "2.25.4", "4.4.0": "2.25.5"}
+"""The log4j that each release of Kafka asks for itself."""
 LOCKS = Path(__file__).parents[1] / "connectors" / "acktrail" / "embedded" / "locks"
 
 
@@ -31,7 +33,7 @@ def lock_release(release: Release, java: Path, folder: Path) -> JarLock:
     kafka, log4j = "org.apache.kafka", "org.apache.logging.log4j"
     wanted = [
         dependency(kafka, "kafka_2.13", release.version, transitive=True),
-        dependency(log4j, "log4j-slf4j-impl", release.log4j_version),
+        dependency(log4j, "log4j-slf4j-impl", LOG4J[release.version]),
     ]
     if release.tools_version == release.version:
         wanted.append(dependency(kafka, "kafka-tools", release.version))

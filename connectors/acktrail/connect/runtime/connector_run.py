@@ -169,11 +169,6 @@ class ConnectorRun:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def end(self) -> None:
-        """Stop everything and wait for it: what one commit takes is committed first."""
-        self.request_end()
-        self.join()
-
     def restart(self, *, include_tasks: bool = False, only_failed: bool = False) -> None:
         """Restart the connector, and its tasks if asked; `only_failed`: those that failed. Returns at once: what is to
         be restarted is RESTARTING."""

@@ -40,21 +40,20 @@ _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """One release of Kafka. `tools_version` is the release whose kafka-tools and kafka-tools-api serve this one: they
-    were not published with 4.4.0, and 4.3.1's tools need 4.3.1's other jars. `log4j_version` is the log4j that Kafka
-    itself asks for, `format_options` what ``StorageTool format`` needs for share groups to be on.
+    were not published with 4.4.0, and 4.3.1's tools need 4.3.1's other jars. `format_options` is what ``StorageTool
+    format`` needs for share groups to be on.
     """
 
     version: str
     tools_version: str
-    log4j_version: str
     format_options: tuple[str, ...] = ()
 
 
 _RELEASES: Final = (
-    Release(version="4.1.2", tools_version="4.1.2", log4j_version="2.25.3", format_options=_SHARE_GROUPS_ON),
-    Release(version="4.2.1", tools_version="4.2.1", log4j_version="2.25.4"),
-    Release(version="4.3.1", tools_version="4.3.1", log4j_version="2.25.4"),
-    Release(version="4.4.0", tools_version="4.3.1", log4j_version="2.25.5"),
+    Release(version="4.1.2", tools_version="4.1.2", format_options=_SHARE_GROUPS_ON),
+    Release(version="4.2.1", tools_version="4.2.1"),
+    Release(version="4.3.1", tools_version="4.3.1"),
+    Release(version="4.4.0", tools_version="4.3.1"),
 )
 RELEASES: Final = {release.version: release for release in _RELEASES}
 

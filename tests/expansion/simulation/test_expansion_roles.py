@@ -30,7 +30,6 @@ from acktrail_simulation.expansion.gating import Gating, sources_of
 from acktrail_simulation.expansion.key_order import inversions
 from acktrail_simulation.expansion.key_partitions import murmur2
 from acktrail_simulation.expansion.position_exchange import PositionExchange
-from acktrail_simulation.expansion.stale_producer import StaleProducer
 
 KIP = SEED["kip253"]
 
@@ -143,26 +142,6 @@ def test_no_expansion_while_a_partition_is_marked() -> None:
     assert found.partitions[7].leader_epoch_after_creation == {0: 3, 1: 3, **dict.fromkeys(range(2, 7), 0)}
 
 
-def test_a_stale_producer_is_refused_and_chooses_again() -> None:
-    """R003-11: with the check a request for another count is refused whole, records keep their order and go to their
-    partition of the count that the producer then asks for; without the check they stay in the old one."""
-    for checks_count in (True, False):
-        life = ExpansionWorld(WorldShape(partitions=2, gating=Gating.NONE, checks_count=checks_count))
-        life.controller.expand(4)
-        life.deliver_all()
-        producer = StaleProducer(number=7, topic="topic", mapping=KeyMapping.MURMUR2, partition_count=2)
-        producer.add([b"key-%d" % number for number in range(16)])
-        was_taken = producer.send(life.brokers, 99)
-        assert was_taken is not checks_count
-        assert len(producer.pending) == (16 if checks_count else 0)
-        assert [record.sequence for record in producer.pending] == sorted(r.sequence for r in producer.pending)
-        producer.refresh(4)
-        assert producer.send(life.brokers, 99)
-        sizes = [life.log(partition).end_offset for partition in range(4)]
-        assert sum(sizes) == 16
-        assert bool(sizes[2] or sizes[3]) is checks_count
-
-
 def test_an_old_leader_epoch_is_fenced() -> None:
     """R003-08: the same request twice changes nothing the second time."""
     found, brokers = controller(2)
@@ -222,19 +201,6 @@ def test_what_each_rule_waits_for() -> None:
     answered(found, brokers)
     assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 3, 0) == {0: 2, 1: 1}
     assert sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 3, 0) == {0: 2, 1: 2, 2: 1}
-
-
-def test_records_after_a_deletion_wait_for_the_deleted_partition() -> None:
-    """R003-06: those of a lower partition with a later epoch than in the map, until the marked partition is gone."""
-    found, brokers = controller(4)
-    found.mark_for_deletion(2)
-    answered(found, brokers)
-    later = {gating: set(sources_of(gating, found, KeyMapping.MURMUR2, 1, 1)) for gating in Gating}
-    assert later == {Gating.NONE: set(), Gating.LOWER_PARTITIONS: {2, 3}, Gating.EVERY_SOURCE: {3}}
-    assert sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 1, 0) == {}
-    found.remove(3)
-    assert set(sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 1, 1)) == {2}
-    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 1, 1) == {}
 
 
 choices = st.lists(st.integers(0, 2**20), min_size=60, max_size=160)
@@ -335,33 +301,6 @@ def test_the_rule_of_lower_partitions_has_a_gap() -> None:
     with the check and its gates; not where the count is doubled."""
     assert overtaken(2, 3, Gating.LOWER_PARTITIONS, checks_count=True, rounds=1) == {(0, 1)}
     assert not overtaken(2, 4, Gating.LOWER_PARTITIONS, checks_count=True, rounds=1)
-
-
-def test_a_deletion_is_an_expansion_backwards() -> None:
-    """R003-06: records of a deleted partition's keys go to lower ones; without gates they are overtaken there, with
-    either rule's they are not, and the partition can be removed when it is empty."""
-    found = {}
-    for gating in Gating:
-        life = world(4, gating)
-        producer = life.producers[0]
-        keys = [b"key-%d" % number for number in range(life.shape.keys)]
-        producer.add(keys)
-        assert producer.send(life.brokers, 99)
-        life.controller.mark_for_deletion(2)
-        life.deliver_all()
-        producer.add(keys)
-        assert not producer.send(life.brokers, 99)
-        producer.refresh(2)
-        assert producer.send(life.brokers, 99)
-        for partition in range(4):
-            life.fetch_one(partition, 99)
-        assert life.drain()
-        found[gating] = {(each.overtaken.partition, each.early.partition) for each in inversions(life.delivered)}
-        for partition in (2, 3):
-            life.log(partition).delete_all()
-        life.remove_empty()
-        assert sorted(life.controller.partitions) == [0, 1]
-    assert found == {Gating.NONE: {(2, 0), (3, 1)}, Gating.LOWER_PARTITIONS: set(), Gating.EVERY_SOURCE: set()}
 
 
 def test_two_expansions_need_the_fences_of_both() -> None:

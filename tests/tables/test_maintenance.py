@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
 from tables.exporter_process import pairs
-from tables.test_sink import NOON, sink_of
+from tables.test_sink import NOON, ensure_accounted, sink_of
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
@@ -34,7 +34,6 @@ from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_R
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
-from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.export_ranges import ensure_whole
 from acktrail.tables.upkeep import file_rewrite
 from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, merged_ranges, rewrite
@@ -107,30 +106,6 @@ def files_of(tables: Tables, name: str = RECORDS) -> tuple[DataFile, ...]:
     snapshot = tables.snapshot(name)
     assert snapshot is not None
     return snapshot.files()
-
-
-def ensure_accounted(tables: Tables, *, is_pruned: bool = False) -> dict[int, list[int]]:
-    """Every record is in one range, ranges and gaps do not overlap and leave nothing out, and counts add up; the first
-    and last offset of each state partition. `is_pruned`: a log may have begun behind 0."""
-    seen: Counter[tuple[int, int]] = Counter()
-    rows = tables.read(RANGES).to_pylist()
-    for row in rows:
-        for first, last in (("first_offset", "last_offset"), ("gap_first", "gap_last")):
-            if row[first] is not None:
-                seen.update((row["state_partition"], at) for at in range(row[first], row[last] + 1))
-    assert set(seen.values()) <= {1}
-    ends = {}
-    for number in {partition for partition, _ in seen}:
-        offsets = [at for partition, at in seen if partition == number]
-        ends[number] = [min(offsets), max(offsets)]
-        assert len(offsets) == max(offsets) + 1 - (min(offsets) if is_pruned else 0)
-    records = tables.read(RECORDS, columns=["decode_status"])
-    decoded = sum(status == "decoded" for status in records["decode_status"].to_pylist())
-    assert sum(row["records_read"] for row in rows) == records.num_rows
-    assert sum(row["records_decoded"] for row in rows) == decoded
-    assert sum(row["records_quarantined"] for row in rows) == records.num_rows - decoded
-    assert find_damage(tables).is_sound
-    return ends
 
 
 def upkeep(report: MaintenanceReport, name: str = RECORDS) -> tuple[int, int | None]:

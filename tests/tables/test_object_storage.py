@@ -21,7 +21,8 @@ import pytest
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import REGION, S3
 from servers.workload import until
-from tables.test_maintenance import Exporter, ensure_accounted, rows_of
+from tables.test_maintenance import Exporter, rows_of
+from tables.test_sink import ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution

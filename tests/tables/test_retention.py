@@ -14,7 +14,8 @@ import pytest
 from drivers.command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, ensure_accounted, files_of, rows_of
+from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, files_of, rows_of
+from tables.test_sink import ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES,
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported import delta_sink as sink_module
+from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.tables.exported.delta_sink import DeltaSink, departed, named
 from acktrail.tables.exported.export_ranges import copy_ranges, ensure_whole, ranges_text
@@ -60,14 +61,32 @@ def batch_of(task: MemoryTask) -> SourceBatch:
     return batch
 
 
-def covered(ranges: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Partition and offset of every record that the ranges speak of."""
-    return [
-        (row["state_partition"], offset)
-        for row in ranges
-        if row["first_offset"] is not None
-        for offset in range(row["first_offset"], row["last_offset"] + 1)
-    ]
+def ensure_accounted(tables: Tables, *, is_pruned: bool = False) -> dict[int, list[int]]:
+    """Every record is in one range, ranges and gaps do not overlap and leave nothing out, and counts add up; the first
+    and last offset of each state partition. `is_pruned`: a log may have begun behind 0."""
+    kinds = (("first_offset", "last_offset"), ("gap_first", "gap_last"))
+    covered, gaps = (
+        Counter(
+            (row["state_partition"], at)
+            for row in ranges(tables)
+            if row[first] is not None
+            for at in range(row[first], row[last] + 1)
+        )
+        for first, last in kinds
+    )
+    assert sorted(covered) == exported(tables)
+    assert set((covered + gaps).values()) <= {1}
+    ends = {}
+    for number in {partition for partition, _ in covered + gaps}:
+        offsets = [at for partition, at in covered + gaps if partition == number]
+        ends[number] = [min(offsets), max(offsets)]
+        assert len(offsets) == max(offsets) + 1 - (min(offsets) if is_pruned else 0)
+    statuses = tables.read("state_records", columns=["decode_status"])["decode_status"].to_pylist()
+    counts = {name: sum(row[name] for row in ranges(tables)) for name in ("records_read", "records_quarantined")}
+    assert counts == {"records_read": len(statuses), "records_quarantined": len(statuses) - statuses.count("decoded")}
+    assert all(row["records_decoded"] + row["records_quarantined"] == row["records_read"] for row in ranges(tables))
+    assert find_damage(tables).is_sound
+    return ends
 
 
 def exported(tables: Tables) -> list[tuple[int, int]]:
@@ -126,17 +145,7 @@ def test_ranges_cover_exactly_the_records(
         logs[0].start_offset = min(logs[0].start_offset + pruned, logs[0].end_offset)
         summary = export(tables, *logs, flush_rows=flush_rows)
         assert summary.records_decoded + summary.records_quarantined == summary.records_read
-    rows = ranges(tables)
-    assert sorted(covered(rows)) == exported(tables)
-    gaps = [offset for row in rows if row["gap_first"] is not None for offset in gap(row)]
-    read_and_lost = sorted([offset for partition, offset in exported(tables) if partition == 0] + gaps)
-    assert read_and_lost == list(range(min(read_and_lost, default=0), max(read_and_lost, default=-1) + 1))
-    assert sum(row["records_read"] for row in rows) == len(exported(tables))
-    assert all(row["records_decoded"] + row["records_quarantined"] == row["records_read"] for row in rows)
-
-
-def gap(row: dict[str, Any]) -> range:
-    return range(row["gap_first"], row["gap_last"] + 1)
+    ensure_accounted(tables, is_pruned=True)
 
 
 def test_gap_between_two_batches_of_one_commit_is_kept(tables: Tables) -> None:
@@ -151,7 +160,7 @@ def test_gap_between_two_batches_of_one_commit_is_kept(tables: Tables) -> None:
     rows = sorted(ranges(tables), key=lambda row: int(row["first_offset"]))
     bounds = [tuple(row[name] for name in ("first_offset", "last_offset", "gap_first", "gap_last")) for row in rows]
     assert bounds == [(0, 7, None, None), (11, 18, 8, 10)]
-    assert sorted(covered(rows)) == exported(tables)
+    ensure_accounted(tables)
 
 
 def test_two_who_repair_at_once_copy_each_range_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +202,7 @@ def test_crash_between_the_two_commits_is_repaired(tables: Tables, monkeypatch: 
     assert ranges(tables) == []
     for _ in range(3):
         sink_of(tables, run_id="later").start()
-    assert sorted(covered(ranges(tables))) == exported(tables)
+    ensure_accounted(tables)
     assert {row["run_id"] for row in ranges(tables)} == {"run"}
 
 
@@ -206,7 +215,7 @@ def test_two_writers_leave_each_offset_once(tables: Tables) -> None:
     with pytest.raises(ConcurrentCommit):
         late.flush()
     assert exported(tables) == [(0, offset) for offset in range(6)]
-    assert sorted(covered(ranges(tables))) == exported(tables)
+    ensure_accounted(tables)
 
 
 def test_writers_of_different_partitions_share_the_tables(tables: Tables) -> None:
@@ -220,7 +229,7 @@ def test_writers_of_different_partitions_share_the_tables(tables: Tables) -> Non
         for sink in sinks:
             sink.flush()
     assert len(exported(tables)) == 16
-    assert sorted(covered(ranges(tables))) == exported(tables)
+    ensure_accounted(tables)
 
 
 def test_another_cluster_is_refused(tables: Tables) -> None:

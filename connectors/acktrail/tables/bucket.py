@@ -87,16 +87,8 @@ class Bucket:
             found = obstore.list_with_delimiter(self._store, path or None)["common_prefixes"]
             return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
 
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted."""
-        import obstore
-
-        with self._translated():
-            pages = obstore.list(self._store, folder)
-            return sorted(each["path"].rpartition("/")[2] for found in pages for each in found)
-
-    def page(self, folder: str, after: str) -> list[str]:
-        """The first ``PAGE`` names in a folder that sort behind `after`, sorted."""
+    def names(self, folder: str, after: str = "", most: int | None = None) -> list[str]:
+        """The names in a folder that sort behind `after`, sorted; `most`: the first ones, of an object storage."""
         import obstore
 
         names: list[str] = []
@@ -104,9 +96,9 @@ class Bucket:
             for found in obstore.list(self._store, folder, offset=f"{folder}/{after}", chunk_size=PAGE):
                 own = (each["path"].rpartition("/")[2] for each in found)
                 names += [name for name in own if name > after]  # not every storage can begin in the middle
-                if len(names) >= PAGE:
+                if most is not None and len(names) >= most:
                     break
-        return sorted(names)[:PAGE]
+        return sorted(names)[:most]
 
     @property
     def _store(self) -> ObjectStore:

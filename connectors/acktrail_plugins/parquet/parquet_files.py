@@ -215,7 +215,7 @@ class BucketFiles(FolderFiles):
         The last one is searched for, not all are listed. Files that a person removed do not matter."""
         low, high, probe, step = 0, _GREATEST, 0, PAGE
         while low < high:
-            found = self._bucket.page(folder, file_name(probe))
+            found = self._bucket.names(folder, file_name(probe), PAGE)
             numbers = [int(name.removesuffix(_SUFFIX)) for name in found if _NAME.fullmatch(name)]
             low = max([low, *numbers])
             if numbers and len(found) < PAGE:

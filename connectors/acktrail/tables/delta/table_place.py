@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -35,8 +36,6 @@ _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retrie
 """For object storage, unless the options have others."""
 STORAGE_ERRORS: Final = (DeltaError, OSError, pa.ArrowInvalid)
 """What the storage raises."""
-_client_options: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, str]] = {}
-"""By root and options given: what delta-rs gets, once something was found to give credentials."""
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT: Final = re.compile(r"^(\d{20})\.checkpoint\..*parquet$")
@@ -60,15 +59,7 @@ class TableRoot:
     @property
     def options(self) -> dict[str, str] | None:
         """For delta-rs. Raises ConfigurationError where nothing gives credentials for this storage."""
-        if self.given is None:
-            return None
-        key = self.uri, frozenset(self.given.items())
-        if key not in _client_options:
-            missing = missing_credentials(self.uri, self.shown, self.given)
-            if missing is not None:
-                raise missing
-            _client_options[key] = client_options(self.uri, self.given)
-        return _client_options[key]
+        return None if self.given is None else _client_options(self.uri, self.shown, frozenset(self.given.items()))
 
     def storage(self, name: str | None = None) -> fs.FileSystem:
         """The files of a table, or of all. A folder is read without Python: Arrow's threads must not call back while
@@ -86,6 +77,15 @@ class TableRoot:
             yield
         except STORAGE_ERRORS as error:
             raise storage_failure(error, self.shown) from None
+
+
+@cache
+def _client_options(uri: str, shown: str, given: frozenset[tuple[str, str]]) -> dict[str, str]:
+    """What delta-rs gets, once something was found to give credentials."""
+    missing = missing_credentials(uri, shown, dict(given))
+    if missing is not None:
+        raise missing
+    return client_options(uri, dict(given))
 
 
 def table_root(config: TablesConfig) -> TableRoot:

@@ -11,7 +11,7 @@ the others shows whether they are still the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
@@ -44,9 +44,6 @@ _STATISTICS: Final = (
 _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 _Span = tuple[int, int]
 _QUARANTINED: Final = ("state_partition", "offset", "timestamp_ms", "decode_status", "decode_error")
-_DECODED: Final = "decoded"
-_STATUS_BOUNDS: Final = ("min.decode_status", "max.decode_status")
-_BOUNDS: Final = ("min.state_partition", "max.state_partition", "min.offset", "max.offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +131,6 @@ class RecordFiles:
         self.tables, self.version = tables, snapshot.version
         self._dropped = snapshot.transaction_version(DROPPED_ROWS) or 0
         self._statistics = snapshot.statistics(_STATISTICS)
-        self._spans: dict[str, dict[int, _Span]] = {}
         self._later: dict[tuple[str, frozenset[_Span]], int] = {}
 
     @property
@@ -146,8 +142,7 @@ class RecordFiles:
         """Whether `paths` have a record that lies before the position of its state partition."""
         latest = max(positions.values(), default=0)
         possible = (path for path in sorted(paths) if (self._statistics[path]["min.offset"] or 0) < latest)
-        spans = (span for path in possible for span in self._spans_of(path).items())
-        return any(first < positions.get(number, 0) for number, (first, _) in spans)
+        return any(self._later_rows(path, positions) < self._later_rows(path, _NOWHERE) for path in possible)
 
     def beyond(self, paths: Iterable[str], ends: Mapping[int, int]) -> list[str]:
         """Those of `paths` with a record at or after the end of its state partition (0 for one that has none)."""
@@ -188,43 +183,15 @@ class RecordFiles:
             self._later[key] = sum(int(mask.sum()) for mask in later)
         return self._later[key]
 
-    def _spans_of(self, path: str) -> dict[int, _Span]:
-        """Least and greatest offset of each state partition in a file."""
-        if path not in self._spans:
-            rows = self.tables.read_files(RECORDS, [path], columns=_ADDRESS)
-            grouped = rows.group_by("state_partition", use_threads=False)
-            found = grouped.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
-            self._spans[path] = {row["state_partition"]: (row["offset_min"], row["offset_max"]) for row in found}
-        return self._spans[path]
-
 
 def record_at(tables: Tables, state_partition: int, offset: int) -> dict[str, Any] | None:
     """The row of ``state_records`` with this address; None: there is none. Raises as `Tables.read`."""
     snapshot = tables.followed(RECORDS)
-    if snapshot is None:
-        return None
-    where = (pc.field("state_partition") == state_partition) & (pc.field("offset") == offset)
-    rows = tables.read_files(RECORDS, files_with(snapshot, state_partition, offset), where=where)
-    return rows.slice(0, 1).to_pylist()[0] if rows.num_rows else None
-
-
-def files_with(snapshot: TableSnapshot, state_partition: int, offset: int) -> Sequence[str]:
-    """The files that may hold the record; one without statistics may."""
-    found = []
-    for path, bounds in snapshot.statistics(_BOUNDS).items():
-        first, last, lowest, highest = (bounds[name] for name in _BOUNDS)
-        if _may_hold(first, state_partition, last) and _may_hold(lowest, offset, highest):
-            found.append(path)
-    return found
-
-
-def _may_hold(least: int | None, value: int, most: int | None) -> bool:
-    return least is None or most is None or least <= value <= most
+    rows = snapshot.rows({"state_partition": state_partition, "offset": offset}) if snapshot else []
+    return rows[0] if rows else None
 
 
 def quarantined_records(tables: Tables) -> pa.Table:
     """Address, time, status and reason of every record that could not be decoded. Raises as `Tables.read`."""
-    snapshot = tables.followed(RECORDS)
-    bounds = {} if snapshot is None else snapshot.statistics(_STATUS_BOUNDS)
-    paths = [path for path, each in bounds.items() if set(each.values()) != {_DECODED}]
-    return tables.read_files(RECORDS, paths, columns=_QUARANTINED, where=pc.field("decode_status") != _DECODED)
+    status = pc.field("decode_status")  # statistics of a file rule out less and greater, and not unequal
+    return tables.read(RECORDS, columns=_QUARANTINED, where=(status < "decoded") | (status > "decoded"))

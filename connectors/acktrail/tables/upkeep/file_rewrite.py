@@ -369,24 +369,13 @@ def _by_day(batches: Iterator[pa.RecordBatch], column: str) -> Counter[str]:
     return +found
 
 
-def recorded_ends(tables: Tables, ranges: TableSnapshot) -> dict[int, int]:
+def recorded_ends(ranges: TableSnapshot) -> dict[int, int]:
     """By state partition, the offset before which the retention dropped records. Files of ``export_ranges`` whose
     statistics rule such gaps out are not read."""
-    bounds = ranges.statistics(["min.gap_reason", "max.gap_reason", "null_count.gap_reason", "num_records"])
-    paths = [path for path, each in bounds.items() if _may_name(each)]
-    if not paths:
-        return {}
-    rows = tables.read_files(RANGES_TABLE, sorted(paths), columns=["state_partition", "gap_last", "gap_reason"])
-    own = rows.filter(pc.equal(rows["gap_reason"], DROPPED_BY_RETENTION))
-    summed = own.group_by("state_partition", use_threads=False).aggregate([("gap_last", "max")])
+    dropped = pc.field("gap_reason") == DROPPED_BY_RETENTION
+    rows = ranges.read(columns=["state_partition", "gap_last"], where=dropped)
+    summed = rows.group_by("state_partition", use_threads=False).aggregate([("gap_last", "max")])
     return {row["state_partition"]: row["gap_last_max"] + 1 for row in summed.to_pylist()}
-
-
-def _may_name(bounds: Mapping[str, Any]) -> bool:
-    least, greatest = bounds["min.gap_reason"], bounds["max.gap_reason"]
-    if least is None and greatest is None:
-        return bounds["null_count.gap_reason"] is None or bounds["null_count.gap_reason"] != bounds["num_records"]
-    return (least is None or least <= DROPPED_BY_RETENTION) and (greatest is None or greatest >= DROPPED_BY_RETENTION)
 
 
 def _ends(tables: Tables, snapshot: TableSnapshot, before_ms: int | None) -> dict[int, int]:
@@ -394,7 +383,7 @@ def _ends(tables: Tables, snapshot: TableSnapshot, before_ms: int | None) -> dic
     ranges = tables.snapshot(RANGES_TABLE)
     if ranges is None:
         return {}
-    recorded = recorded_ends(tables, ranges)
+    recorded = recorded_ends(ranges)
     return recorded if before_ms is None else _aged_ends(snapshot, ranges, before_ms, recorded)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,28 +42,18 @@ from acktrail.tables.upkeep.file_rewrite import (
     merged_ranges,
 )
 from acktrail.times import new_run_id
+from acktrail.times import now_ms as clock_ms
 
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 _SMALL_FILES: Final = 8
-_BY_SMALL_FILES: Final = frozenset(
-    {
-        RECORDS,
-        RANGES_TABLE,
-        "group_observations",
-        "offset_observations",
-        "share_partition_states",
-        "reconciliations",
-        "quality_results",
-        "run_totals",
-        "status_changes",
-        "notifications",
-        "connector_positions",
-        *POSITIONED_TABLES,
-        *looks(),
-        *CHANGES,
-    }
-)
+_BY_SMALL_FILES: Final = {
+    *(RECORDS, RANGES_TABLE, POSITIONS, "group_observations", "offset_observations", "share_partition_states"),
+    *("reconciliations", "quality_results", "run_totals", "status_changes", "notifications"),
+    *POSITIONED_TABLES,
+    *looks(),
+    *CHANGES,
+}
 _OF: Final = ("connector", "source_partition")
 _LEAST: Final = "least"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -124,7 +113,7 @@ class MaintenanceReport:
 
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
     """What a maintenance would do; changes nothing. Reads logs, and of rows that may not be kept their times."""
-    tables, at = Tables(config), now_ms or _now_ms()
+    tables, at = Tables(config), now_ms or clock_ms()
     before = policy.kept_from_ms(tables, at)
     found = []
     for snapshot in _all_tables(tables):
@@ -151,69 +140,51 @@ def maintain(
         ConcurrentCommit: others kept committing; run again.
         ConfigurationError, RetryableError: the storage refused or failed; run again.
     """
-    tables, at = Tables(config), now_ms or _now_ms()
+    tables, at = Tables(config), now_ms or clock_ms()
     ensure_whole(tables)
     copy_ranges(tables)
-    before = policy.kept_from_ms(tables, at)
-    found = {own.name: _looked_at(own, policy) for own in _all_tables(tables)}
-    steps = _Steps(tables=tables, policy=policy, at_ms=at, found=found)
+    before, now = policy.kept_from_ms(tables, at), _EPOCH + dt.timedelta(milliseconds=at)
+    found = [_looked_at(own, policy) for own in _all_tables(tables)]
     progress("dropping rows that are not kept")
-    steps.drop(before, run_id or new_run_id(at))
-    for name in found:
-        progress(f"compacting {name}")
-        steps.compact(name)
-    for name in found:
-        progress(f"cleaning the log of {name}")
-        steps.clean(name)
-    return MaintenanceReport(executed=True, dropped_before_ms=before, tables=tuple(found.values()))
+    by_name, run_id = {own.table: own for own in found}, run_id or new_run_id(at)
+    for name in (each for each in AGED_BY if each in by_name):
+        by_name[name].drop(drop_rows(tables, name, before, run_id, now))
+    for own in found:
+        progress(f"compacting {own.table}")
+        _compact(tables, policy, own, now)
+    for own in found:
+        progress(f"cleaning the log of {own.table}")
+        _clean(tables, own, _vacuum_hours(policy, at))
+    return MaintenanceReport(executed=True, dropped_before_ms=before, tables=tuple(found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Steps:
-    """The steps on `tables`; what each does is put into `found`, by table."""
+def _compact(tables: Tables, policy: MaintenancePolicy, own: TableUpkeep, now: dt.datetime) -> None:
+    """Write small files as few: ranges with neighbours merged, positions without superseded ones."""
+    name = own.table
+    if _grows_by_small_files(name):
+        change: Change | None = _without_superseded(tables) if name == POSITIONS else None
+        if name == RANGES_TABLE:
+            change = partial(merged_ranges, now=now)
+        gone = compact_files(tables, name, more_than=_most_small(name, policy), change=change)
+        own.rows_merged, own.rows_dropped = (gone, 0) if name == RANGES_TABLE else (0, own.rows_dropped + gone)
+    own.files_after = len(_still_there(tables, name).files())
 
-    tables: Tables
-    policy: MaintenancePolicy
-    at_ms: int
-    found: Mapping[str, TableUpkeep]
 
-    @property
-    def _now(self) -> dt.datetime:
-        return _EPOCH + dt.timedelta(milliseconds=self.at_ms)
+def _clean(tables: Tables, own: TableUpkeep, hours: int) -> None:
+    """Remove files that nothing needs, make a checkpoint, and remove the commits before one that is old enough."""
+    own.unneeded_files = _vacuum(_still_there(tables, own.table), hours, execute=True)
+    snapshot = _still_there(tables, own.table)
+    with snapshot.place.translated():
+        if not snapshot.place.has(f"_delta_log/{snapshot.version:020d}.checkpoint.parquet"):
+            snapshot.delta.create_checkpoint()
+        snapshot.delta.cleanup_metadata()
 
-    def drop(self, before_ms: int | None, run_id: str) -> None:
-        """Drop rows that are not kept."""
-        for name in AGED_BY:
-            own = self.found.get(name)
-            if own is not None:
-                own.drop(drop_rows(self.tables, name, before_ms, run_id, self._now))
 
-    def compact(self, name: str) -> None:
-        """Write small files as few: ranges with neighbours merged, positions without superseded ones."""
-        own = self.found[name]
-        if _grows_by_small_files(name):
-            change: Change | None = _without_superseded(self.tables) if name == POSITIONS else None
-            if name == RANGES_TABLE:
-                change = partial(merged_ranges, now=self._now)
-            gone = compact_files(self.tables, name, more_than=_most_small(name, self.policy), change=change)
-            own.rows_merged, own.rows_dropped = (gone, 0) if name == RANGES_TABLE else (0, own.rows_dropped + gone)
-        own.files_after = len(self._snapshot(name).files())
-
-    def clean(self, name: str) -> None:
-        """Remove files that nothing needs, make a checkpoint, and remove the commits before one that is old enough."""
-        hours = _vacuum_hours(self.policy, self.at_ms)
-        self.found[name].unneeded_files = _vacuum(self._snapshot(name), hours, execute=True)
-        snapshot = self._snapshot(name)
-        with snapshot.place.translated():
-            if not snapshot.place.has(f"_delta_log/{snapshot.version:020d}.checkpoint.parquet"):
-                snapshot.delta.create_checkpoint()
-            snapshot.delta.cleanup_metadata()
-
-    def _snapshot(self, name: str) -> TableSnapshot:
-        found = self.tables.snapshot(name)
-        if found is None:
-            raise ConcurrentCommit(f"table {name} was removed meanwhile", hint="run again")
-        return found
+def _still_there(tables: Tables, name: str) -> TableSnapshot:
+    found = tables.snapshot(name)
+    if found is None:
+        raise ConcurrentCommit(f"table {name} was removed meanwhile", hint="run again")
+    return found
 
 
 def _looked_at(snapshot: TableSnapshot, policy: MaintenancePolicy) -> TableUpkeep:
@@ -252,11 +223,7 @@ def _vacuum(snapshot: TableSnapshot, hours: int, *, execute: bool) -> int:
 
 def _vacuum_hours(policy: MaintenancePolicy, at_ms: int) -> int:
     """As delta-rs counts them, back from the time of this machine's clock."""
-    return max(0, math.ceil(policy.vacuum_after_ms / _HOUR_MS) + round((_now_ms() - at_ms) / _HOUR_MS))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return max(0, math.ceil(policy.vacuum_after_ms / _HOUR_MS) + round((clock_ms() - at_ms) / _HOUR_MS))
 
 
 def _without_superseded(tables: Tables) -> Change:

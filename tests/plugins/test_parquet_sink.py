@@ -324,9 +324,9 @@ class _Numbered(Bucket):
         super().__init__(table_root(TablesConfig(uri="s3://b")))
         self._names, self.asked = [file_name(number) for number in held], 0
 
-    def page(self, folder: str, after: str) -> list[str]:
+    def names(self, folder: str, after: str = "", most: int | None = None) -> list[str]:
         self.asked += 1
-        return [name for name in self._names if name > after][:1_000]
+        return [name for name in self._names if name > after][:most]
 
 
 @pytest.mark.parametrize("removed", [0, 1, 700, 999])

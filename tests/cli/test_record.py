@@ -33,13 +33,15 @@ def own_world(tmp_path: Path) -> World:
 
 
 def _world(folder: Path) -> World:
-    """Offset 5 of `payments`-0 is released, archived and passed in group `fraud`; and a group with a hostile name."""
-    found = World(folder / "tables")
-    found.topics[topic_id(2)] = Topic(name="payments", partitions={0: (0, 50)})
-    key = key_of("fraud", 2)
-    found.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(5, 5, 0, 1), batch(6, 9, 2, 1))))
-    found.write(update(key, 0, 0, (batch(5, 5, 4, 2),)), update(key, 10, 0, (batch(12, 12, 2, 1),)))
-    found.write(snapshot(key_of(HOSTILE, 2), 0, snapshot_epoch=0))
+    """Group `fraud` releases, archives and passes 5, acknowledges 6 to 9 and 12 of payments-0, archives 0 of
+    payments-1; and a group with a hostile name. Records of the one state partition are a millisecond apart."""
+    found = World(folder / "tables", state_partitions=1)
+    found.topics[topic_id(2)] = Topic(name="payments", partitions={0: (0, 50), 1: (0, 50)})
+    one, other = key_of("fraud", 2), key_of("fraud", 2, 1)
+    found.write(snapshot(one, 0, snapshot_epoch=0), snapshot(other, 0, snapshot_epoch=0))
+    found.write(update(one, 0, 0, (batch(5, 5, 0, 1), batch(6, 9, 2, 1))))
+    found.write(update(one, 0, 0, (batch(5, 5, 4, 2),)), update(other, 0, 0, (batch(0, 0, 4, 5),)))
+    found.write(update(one, 10, 0, (batch(12, 12, 2, 1),)), snapshot(key_of(HOSTILE, 2), 0, snapshot_epoch=0))
     found.observe("r1")
     build(found.tables)
     return found
@@ -47,12 +49,12 @@ def _world(folder: Path) -> World:
 
 def asked(world: World, capsys: pytest.CaptureFixture[str], *arguments: str | int, as_json: bool = True) -> Done:
     options = ["--json"] if as_json else []
-    return run(capsys, "record", "show", *map(str, arguments), "--tables", world.config.uri, *options)
+    return run(capsys, "record", *map(str, arguments), "--tables", world.config.uri, *options)
 
 
 def test_every_change_with_the_record_that_shows_it(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """States, counts and addresses of state records, oldest first, and what is not known."""
-    found = asked(world, capsys, "fraud", "payments", 0, 5).answer
+    found = asked(world, capsys, "show", "fraud", "payments", 0, 5).answer
     (life,) = found["lives"]
     told = [(i["standing"], i["delivery_state"], i["delivery_count"], i["ended_by"]) for i in life["intervals"]]
     assert told == [
@@ -72,13 +74,13 @@ def test_every_change_with_the_record_that_shows_it(world: World, capsys: pytest
 
 def test_what_a_person_reads(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """The conclusion first; then the changes; then what is not known. Names cannot steer the terminal."""
-    done = asked(world, capsys, "fraud", "payments", 0, 5, as_json=False)
+    done = asked(world, capsys, "show", "fraud", "payments", 0, 5, as_json=False)
     head, conclusion, *rest = done.stdout.splitlines()
     assert "fraud" in head
     assert conclusion.startswith("archived, delivery count 2, since state record")
     assert "below the start offset" in conclusion
     assert any("Kafka writes how a delivery ended" in line for line in rest)
-    hostile = asked(world, capsys, HOSTILE, "payments", 0, 5, as_json=False)
+    hostile = asked(world, capsys, "show", HOSTILE, "payments", 0, 5, as_json=False)
     assert hostile.code == 0
     assert "\x1b" not in hostile.stdout
     assert hostile.stdout.splitlines()[0].endswith("partition 0, offset 5")
@@ -90,14 +92,14 @@ def test_what_a_person_reads(world: World, capsys: pytest.CaptureFixture[str]) -
         (("fruad", "payments", 0, 5), "unknown share group 'fruad' (did you mean 'fraud'?)"),
         (("fraud", "payment", 0, 5), "unknown topic of share group 'fraud' 'payment' (did you mean 'payments'?)"),
         (("fraud", "orders", 0, 5), "unknown topic of share group 'fraud' 'orders'"),
-        (("fraud", "payments", 7, 5), "unknown partition 'payments:7' (did you mean 'payments:0'?)"),
+        (("fraud", "payments", 7, 5), "unknown partition 'payments:7' (did you mean 'payments:1'?)"),
     ],
 )
 def test_unknown_names(
     world: World, capsys: pytest.CaptureFixture[str], arguments: tuple[str | int, ...], expected: str
 ) -> None:
     """One line with the nearest name, exit code 2."""
-    assert asked(world, capsys, *arguments).complaint(2) == f"acktrail: {expected}"
+    assert asked(world, capsys, "show", *arguments).complaint(2) == f"acktrail: {expected}"
 
 
 def test_a_recreated_topic_has_two_lives(own_world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,13 +111,13 @@ def test_a_recreated_topic_has_two_lives(own_world: World, capsys: pytest.Captur
     own_world.write(snapshot(key_of("fraud", 3), 0, (batch(5, 5, 2, 1),), snapshot_epoch=1))
     own_world.observe("r2")
     build(own_world.tables)
-    old, new = asked(own_world, capsys, "fraud", "payments", 0, 5).answer["lives"]
+    old, new = asked(own_world, capsys, "show", "fraud", "payments", 0, 5).answer["lives"]
     assert (old["topic_status"], new["topic_status"]) == ("recreated", "present")
     assert "archived, delivery count 2" in old["conclusion"]
     assert "deleted" in old["conclusion"]
     assert "acknowledged, delivery count 1, at the latest since" in new["conclusion"]
     assert [blank["reason"] for blank in new["not_known"]] == ["deliveries", "earlier", "undated"]
-    (alone,) = asked(own_world, capsys, "fraud", topic_id(3), 0, 5).answer["lives"]
+    (alone,) = asked(own_world, capsys, "show", "fraud", topic_id(3), 0, 5).answer["lives"]
     assert alone == new
 
 
@@ -123,8 +125,8 @@ def test_a_history_that_lags_says_so(own_world: World, capsys: pytest.CaptureFix
     """Newer exports that are not in it: below the answer and in the JSON; the answer itself stands."""
     own_world.write(update(key_of("fraud", 2), 12, 0, (batch(13, 13, 2, 1),)))
     own_world.observe("r2")
-    assert asked(own_world, capsys, "fraud", "payments", 0, 5).answer["is_current"] is False
-    assert "acktrail run history" in asked(own_world, capsys, "fraud", "payments", 0, 5, as_json=False).stdout
+    assert asked(own_world, capsys, "show", "fraud", "payments", 0, 5).answer["is_current"] is False
+    assert "acktrail run history" in asked(own_world, capsys, "show", "fraud", "payments", 0, 5, as_json=False).stdout
 
 
 @pytest.mark.parametrize("command", ["show g t 0 1", "archived g", "rates g"])
@@ -143,33 +145,13 @@ def test_an_offset_that_is_none(world: World, capsys: pytest.CaptureFixture[str]
 
 def test_the_last_offset_there_can_be(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Every offset has a fate, also 2^63-1."""
-    (life,) = asked(world, capsys, "fraud", "payments", 0, 2**63 - 1).answer["lives"]
+    (life,) = asked(world, capsys, "show", "fraud", "payments", 0, 2**63 - 1).answer["lives"]
     assert life["conclusion"].startswith("nothing recorded")
 
 
-@pytest.fixture(scope="module")
-def rated(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Group `fraud` releases and archives 5, acknowledges 6 to 9 of payments-0, archives 0 of payments-1; state records
-    of one state partition are a millisecond apart."""
-    found = World(tmp_path_factory.mktemp("archived") / "tables", state_partitions=1)
-    found.topics[topic_id(2)] = Topic(name="payments", partitions={0: (0, 50), 1: (0, 50)})
-    one, other = key_of("fraud", 2), key_of("fraud", 2, 1)
-    found.write(snapshot(one, 0, snapshot_epoch=0), snapshot(other, 0, snapshot_epoch=0))
-    found.write(update(one, 0, 0, (batch(5, 5, 0, 1), batch(6, 9, 2, 1))))
-    found.write(update(one, 0, 0, (batch(5, 5, 4, 2),)), update(other, 0, 0, (batch(0, 0, 4, 5),)))
-    found.write(snapshot(key_of(HOSTILE, 2), 0, snapshot_epoch=0))
-    found.observe("r1")
-    build(found.tables)
-    return found
-
-
-def answered(rated: World, capsys: pytest.CaptureFixture[str], *arguments: str, as_json: bool = True) -> Done:
-    return run(capsys, *arguments, "--tables", rated.config.uri, *(["--json"] if as_json else []))
-
-
-def test_poison_records(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_poison_records(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Where, how often delivered, when, and the state record that shows it; oldest first."""
-    found = answered(rated, capsys, "record", "archived", "fraud").answer["archived"]
+    found = asked(world, capsys, "archived", "fraud").answer["archived"]
     told = [(r["topic"], r["partition"], r["first_offset"], r["last_offset"], r["delivery_count"]) for r in found]
     assert told == [("payments", 0, 5, 5, 2), ("payments", 1, 0, 0, 5)]
     assert [(r["state_record_offset"], r["timestamp"]) for r in found] == [(3, WRITTEN_MS + 3), (4, WRITTEN_MS + 4)]
@@ -184,58 +166,57 @@ def test_a_record_that_is_archived_again_is_one_record(tmp_path: Path, capsys: p
     found.write(snapshot(key, 0, state_epoch=2), update(key, 0, 0, (batch(3, 6, 4, 5),)))
     found.observe("r1")
     build(found.tables)
-    told = answered(found, capsys, "record", "archived", "fraud").answer
+    told = asked(found, capsys, "archived", "fraud").answer
     assert (told["records"], told["endings"], len(told["archived"])) == (5, 8, 2)
-    head = answered(found, capsys, "record", "archived", "fraud", as_json=False).stdout.splitlines()[0]
+    head = asked(found, capsys, "archived", "fraud", as_json=False).stdout.splitlines()[0]
     assert head == "group fraud: 5 records archived, 8 times: some again after a reset or a deletion"
 
 
-def test_since(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_since(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """At that time or later; a time without a zone is no time."""
-    found = answered(rated, capsys, "record", "archived", "fraud", "--since", str(WRITTEN_MS + 4)).answer["archived"]
+    found = asked(world, capsys, "archived", "fraud", "--since", str(WRITTEN_MS + 4)).answer["archived"]
     assert [r["partition"] for r in found] == [1]
-    assert "time zone" in answered(
-        rated, capsys, "record", "archived", "fraud", "--since", "2026-08-01T12:00:00"
-    ).complaint(2)
-    assert "no time" in answered(rated, capsys, "record", "archived", "fraud", "--since", "yesterday").complaint(2)
+    assert "time zone" in asked(world, capsys, "archived", "fraud", "--since", "2026-08-01T12:00:00").complaint(2)
+    assert "no time" in asked(world, capsys, "archived", "fraud", "--since", "yesterday").complaint(2)
 
 
-def test_what_a_person_reads_of_archived_records(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_person_reads_of_archived_records(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """A total and a table; a group without any; names that cannot steer the terminal; unknown names suggested."""
-    done = answered(rated, capsys, "record", "archived", "fraud", as_json=False)
+    done = asked(world, capsys, "archived", "fraud", as_json=False)
     assert done.stdout.splitlines()[0] == "group fraud: 2 records archived"
     assert len(done.stdout.splitlines()) == 4
-    hostile = answered(rated, capsys, "record", "archived", HOSTILE, as_json=False)
+    hostile = asked(world, capsys, "archived", HOSTILE, as_json=False)
     assert "0 records archived" in hostile.stdout
     assert "\x1b" not in hostile.stdout
-    assert "did you mean 'fraud'" in answered(rated, capsys, "record", "archived", "frau").complaint(2)
-    assert "did you mean 'fraud'" in answered(rated, capsys, "record", "rates", "frau").complaint(2)
+    assert "did you mean 'fraud'" in asked(world, capsys, "archived", "frau").complaint(2)
+    assert "did you mean 'fraud'" in asked(world, capsys, "rates", "frau").complaint(2)
 
 
-def test_rates_by_topic_and_by_partition(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rates_by_topic_and_by_partition(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Partitions add up to their topic; counts by what happened, and per second."""
-    (topic,) = answered(rated, capsys, "record", "rates", "fraud", "--every", "1d").answer["rates"]
+    (topic,) = asked(world, capsys, "rates", "fraud", "--every", "1d").answer["rates"]
     assert {name: number for name, number in topic["counts"].items() if number} == {
-        "acknowledged": 4,
+        "acknowledged": 5,
         "released": 1,
         "archived": 2,
-        "deliveries": 4 + 2 + 5,
+        "deliveries": 5 + 2 + 5,
         "redeliveries": 1 + 4,
+        "passed_unrecorded": 5,
     }
-    assert topic["per_second"]["acknowledged"] == pytest.approx(4 / 86_400)
-    parts = answered(rated, capsys, "record", "rates", "fraud", "--every", "1d", "--by-partition").answer["rates"]
+    assert topic["per_second"]["acknowledged"] == pytest.approx(5 / 86_400)
+    parts = asked(world, capsys, "rates", "fraud", "--every", "1d", "--by-partition").answer["rates"]
     assert [(r["partition"], r["counts"]["archived"]) for r in parts] == [(0, 1), (1, 1)]
 
 
-def test_rates_of_a_time(rated: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rates_of_a_time(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """From a time on, before a time, of a topic; intervals begin at whole multiples of their length."""
     options = ("--since", str(WRITTEN_MS + 3), "--until", str(WRITTEN_MS + 4), "--every", "1s", "--topic", "payments")
-    (found,) = answered(rated, capsys, "record", "rates", *options).answer["rates"]
+    (found,) = asked(world, capsys, "rates", *options).answer["rates"]
     assert found["counts"]["archived"] == 1
     assert found["interval_start"] == (WRITTEN_MS + 3) // 1_000 * 1_000
-    assert answered(rated, capsys, "record", "rates", "--topic", "nothing").answer["rates"] == []
-    assert "no duration" in answered(rated, capsys, "record", "rates", "--every", "0s").complaint(2)
-    text = answered(rated, capsys, "record", "rates", as_json=False)
+    assert asked(world, capsys, "rates", "--topic", "nothing").answer["rates"] == []
+    assert "no duration" in asked(world, capsys, "rates", "--every", "0s").complaint(2)
+    text = asked(world, capsys, "rates", as_json=False)
     assert text.stdout.split()[:3] == ["INTERVAL", "GROUP", "TOPIC"]
 
 
@@ -243,16 +224,16 @@ def test_rates_of_a_time(rated: World, capsys: pytest.CaptureFixture[str]) -> No
 def test_archived_anew_in_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int) -> None:
     """A second archiving after a reset, shown by a later snapshot alone, is listed: whether the record was last seen
     archived, or below the start offset after another time without records."""
-    rated, key = World(tmp_path / "tables", state_partitions=1), key_of("g")
+    world, key = World(tmp_path / "tables", state_partitions=1), key_of("g")
     archived = (batch(5, 5, 4, 5),) if start == 0 else ()
-    rated.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(5, 5, 4, 5),)))
-    rated.export("r1")
-    rated.write(update(key, 0, 0, ()), snapshot(key, start, archived), snapshot(key, 0, state_epoch=2, leader_epoch=0))
-    rated.export("r2", lost={0: 3})
-    rated.write(update(key, 0, 0, (batch(5, 5, 4, 2),)), snapshot(key, 0, (batch(5, 5, 4, 2),), state_epoch=2))
-    rated.export("r3", lost={0: 6})
-    build(rated.tables)
-    found = answered(rated, capsys, "record", "archived", "g").answer["archived"]
+    world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(5, 5, 4, 5),)))
+    world.export("r1")
+    world.write(update(key, 0, 0, ()), snapshot(key, start, archived), snapshot(key, 0, state_epoch=2, leader_epoch=0))
+    world.export("r2", lost={0: 3})
+    world.write(update(key, 0, 0, (batch(5, 5, 4, 2),)), snapshot(key, 0, (batch(5, 5, 4, 2),), state_epoch=2))
+    world.export("r3", lost={0: 6})
+    build(world.tables)
+    found = asked(world, capsys, "archived", "g").answer["archived"]
     told = [(r["state_record_offset"], r["delivery_count"], r["is_dated"]) for r in found]
     assert told == [(1, 5, True), (6, 2, False)]
 

@@ -27,24 +27,10 @@ from acktrail.plain_tables import printable, table
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.history_tables import CHANGES
 from acktrail.tables.delta.store import Tables
-from acktrail.view import run_summary
-from acktrail.view.export_rows import EXPORT_COLUMNS
+from acktrail.view import run_summary, wording
+from acktrail.view.listed_rows import EXPORT_COLUMNS
 from acktrail.view.partition_rows import PartitionRow, groups_with_more, most_urgent, notes
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, Summary, rows_of_run, run_end, shown_run, summarize
-from acktrail.view.wording import (
-    TONES,
-    address,
-    counted,
-    in_words,
-    instant,
-    number,
-    severity_tone,
-    status_tone,
-    subject_text,
-    tally,
-    topic_text,
-    verdict_tone,
-)
 from acktrail_dashboard.page_templates import rendered, static_files
 from acktrail_dashboard.pictures import state_windows
 from acktrail_dashboard.web.web_page import report_sections
@@ -126,10 +112,10 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
         "shown": shown,
         "windows": state_windows(own.share_partition_states, own.reconciliations, keys),
         "shares": {
-            "groups": [(status_tone(word), count) for word, count in totals.group_statuses.items()],
-            "verdicts": [(verdict_tone(word), count) for word, count in totals.verdicts.items()],
-            "findings": [(severity_tone(word), count) for word, count in totals.findings.items()],
-            "rules": tally((row.tone for row in summary.expectations), reversed(TONES)).items(),
+            "groups": [(wording.status_tone(word), count) for word, count in totals.group_statuses.items()],
+            "verdicts": [(wording.verdict_tone(word), count) for word, count in totals.verdicts.items()],
+            "findings": [(wording.severity_tone(word), count) for word, count in totals.findings.items()],
+            "rules": wording.tally((row.tone for row in summary.expectations), reversed(wording.TONES)).items(),
         },
         "sections": [each for each in report_sections() if each.name in summary.branches],
         "broker": broker,
@@ -227,10 +213,10 @@ def render_text(summary: Summary) -> str:
     cluster = printable(head.cluster_id or "unknown")
     return "\n".join(
         [
-            f"Run {printable(head.run_id)}, observed {instant(head.observed_to)}, cluster {cluster}",
+            f"Run {printable(head.run_id)}, observed {wording.instant(head.observed_to)}, cluster {cluster}",
             "",
             table(_TITLES, map(_cells, shown), numbers=_NUMBERS),
-            *([f"… {counted(more, 'more share partition')}; every one is in --json"] if more else ()),
+            *([f"… {wording.counted(more, 'more share partition')}; every one is in --json"] if more else ()),
             "",
             *(f"{name:<13} {text}" for name, text in found.items()),
             *_findings(summary),
@@ -241,13 +227,13 @@ def render_text(summary: Summary) -> str:
 def _cells(row: PartitionRow) -> tuple[str, ...]:
     return (
         row.group_id,
-        topic_text(row.topic, row.topic_id),
-        number(row.partition),
-        number(row.start_offset.value),
-        number(row.lag.value),
-        number(row.archived.value),
-        "not known" if row.status is None else in_words(row.status),
-        in_words(row.verdict) + (" (moved)" if row.moved else ""),
+        wording.topic_text(row.topic, row.topic_id),
+        wording.number(row.partition),
+        wording.number(row.start_offset.value),
+        wording.number(row.lag.value),
+        wording.number(row.archived.value),
+        "not known" if row.status is None else wording.in_words(row.status),
+        wording.in_words(row.verdict) + (" (moved)" if row.moved else ""),
         "; ".join(notes(row)),
     )
 
@@ -256,8 +242,8 @@ def _findings(summary: Summary) -> list[str]:
     """The worst ones, each with its evidence."""
     found = []
     for row in summary.findings[:FINDINGS_SHOWN]:
-        where = address(row.evidence_state_partition, row.evidence_offset)
-        about = ": ".join(map(printable, (row.rule, subject_text(row), row.detail)))
+        where = wording.address(row.evidence_state_partition, row.evidence_offset)
+        about = ": ".join(map(printable, (row.rule, wording.subject_text(row), row.detail)))
         found.append(f"  {printable(row.severity):<8}  {about}{f' [{where}]' if where else ''}")
     more = len(summary.findings) - len(found)
-    return [*found, *([f"  … {counted(more, 'more finding')}"] if more else ())]
+    return [*found, *([f"  … {wording.counted(more, 'more finding')}"] if more else ())]

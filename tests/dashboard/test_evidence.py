@@ -96,26 +96,18 @@ def test_a_commit_that_was_removed_refuses_the_pack(stored: TablesConfig, file: 
     assert ("files", "export_ranges", f"_delta_log/{commits[which].name}") in _refused(verify_pack(stored, file))
 
 
-def _edited(pack: dict[str, Any]) -> None:
-    pack["facts"]["totals"]["lag"] = 0
+EDITS: tuple[Callable[[dict[str, Any]], object], ...] = (
+    lambda pack: pack["facts"]["totals"].update(lag=0),
+    lambda pack: [rule.update(state="holds") for rule in pack["facts"]["expectations"]],
+    lambda pack: pack["facts"].update(gaps=[]),
+    lambda pack: pack.update(tables=[of for of in pack["tables"] if of["table"] != "quality_results"]),
+)
+"""A sum, results of rules, a gap and a table that somebody altered or left off."""
 
 
-def _rule_edited(pack: dict[str, Any]) -> None:
-    for rule in pack["facts"]["expectations"]:
-        rule["state"] = "holds"
-
-
-def _gap_left_off(pack: dict[str, Any]) -> None:
-    pack["facts"]["gaps"] = []
-
-
-def _table_left_off(pack: dict[str, Any]) -> None:
-    pack["tables"] = [of for of in pack["tables"] if of["table"] != "quality_results"]
-
-
-@pytest.mark.parametrize("edit", [_edited, _rule_edited, _gap_left_off, _table_left_off])
+@pytest.mark.parametrize("edit", EDITS, ids=("sum", "rule", "gap", "table"))
 def test_an_edited_pack_is_refused_also_under_a_hash_that_was_made_again(
-    stored: TablesConfig, file: Path, edit: Callable[[dict[str, Any]], None]
+    stored: TablesConfig, file: Path, edit: Callable[[dict[str, Any]], object]
 ) -> None:
     """The pack's own hash shows the edit; where somebody made that again, the tables do."""
     pack = read_pack(file)

@@ -234,20 +234,10 @@ def test_levels_stay_and_counts_end_where_a_bucket_has_no_row() -> None:
     shorter ones that it covers with its rate."""
     begin, minute = datetime(2026, 1, 1, tzinfo=UTC), 60_000
     rows = [
-        {"bucket_at": begin, "bucket_ms": 60 * minute, "unfinished_records": 7, "acknowledged": 120},
-        {
-            "bucket_at": begin + timedelta(minutes=60),
-            "bucket_ms": 5 * minute,
-            "unfinished_records": 9,
-            "acknowledged": 10,
-        },
-        {
-            "bucket_at": begin + timedelta(minutes=70),
-            "bucket_ms": 5 * minute,
-            "unfinished_records": None,
-            "acknowledged": None,
-        },
-    ]
+        {"bucket_at": begin + timedelta(minutes=at), "bucket_ms": length * minute, "unfinished_records": level,
+         "acknowledged": count}
+        for at, length, level, count in ((0, 60, 7, 120), (60, 5, 9, 10), (70, 5, None, None))
+    ]  # fmt: skip
     trend = pa.Table.from_pylist(rows, schema=TABLES["queue_trends"])
     lag, rates = charts_of(trend, begin + timedelta(minutes=80), offsets=False)
 

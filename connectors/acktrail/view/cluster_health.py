@@ -22,17 +22,9 @@ from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import SAMPLED, newest_reconciliation, open_runs
 from acktrail.times import utc_text
-from acktrail.view.export_rows import instant_of
-from acktrail.view.finding_rows import FindingRow, open_findings
-from acktrail.view.queue_rows import (
-    COLUMNS,
-    groups_of,
-    newest_first,
-    read,
-    run_totals,
-    status_counts,
-    worst_first,
-)
+from acktrail.view import queue_rows
+from acktrail.view.listed_rows import FindingRow, instant_of, open_findings
+from acktrail.view.queue_rows import read
 from acktrail.view.wording import SEVERITIES, ago, tally
 
 _STALE: Final = dt.timedelta(hours=1)
@@ -90,12 +82,12 @@ class ClusterHealth:
     @property
     def statuses(self) -> dict[str, int]:
         """Share partitions by status, worst first, without those that none has."""
-        return status_counts(self.queues)
+        return queue_rows.status_counts(self.queues)
 
     @property
     def group_statuses(self) -> dict[str, int]:
         """Groups by status, worst first, without those that none has."""
-        return status_counts(self.groups)
+        return queue_rows.status_counts(self.groups)
 
     @property
     def severities(self) -> dict[str, int] | None:
@@ -201,18 +193,22 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
 
 def _queues(tables: Tables) -> dict[str, Any]:
     """A run that saw no share partition has totals; without them nothing is known."""
-    rows = worst_first(read(tables, "queue_statuses", COLUMNS))
-    runs = (rows if rows.num_rows else run_totals(tables)).select(["observed_at", "run_id"]).sort_by("observed_at")
+    rows = queue_rows.worst_first(read(tables, "queue_statuses", queue_rows.COLUMNS))
+    runs = (
+        (rows if rows.num_rows else queue_rows.run_totals(tables))
+        .select(["observed_at", "run_id"])
+        .sort_by("observed_at")
+    )
     if not runs.num_rows:
         raise NotKnown("no status was written yet: run `acktrail run reconcile`")
     newest = runs.slice(runs.num_rows - 1).to_pylist()[0]
     nothing = None if rows.num_rows else no_share_group(tables, newest["run_id"])
-    return {"queues": rows, "groups": groups_of(rows), **newest, "no_share_group": nothing}
+    return {"queues": rows, "groups": queue_rows.groups_of(rows), **newest, "no_share_group": nothing}
 
 
 def _changes(tables: Tables, since: dt.datetime) -> pa.Table:
     where = (pc.field("changed_at") >= pa.scalar(since, INSTANT)) & pc.field("before").is_valid()
-    return newest_first(read(tables, "status_changes", where=where))
+    return queue_rows.newest_first(read(tables, "status_changes", where=where))
 
 
 def cluster(tables: Tables) -> str | None:

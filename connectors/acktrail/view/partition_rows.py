@@ -25,20 +25,7 @@ from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batc
 from acktrail.model.record_history import ArchivedRange, OffsetRanges
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.plain_tables import KnownSum, known_lag, printable
-from acktrail.view.wording import (
-    STATUSES,
-    TONES,
-    VERDICT_MEANINGS,
-    canonical,
-    counts_text,
-    instant,
-    is_trouble,
-    status_rank,
-    status_tone,
-    tally,
-    trouble_text,
-    verdict_tone,
-)
+from acktrail.view import wording
 
 TableRow = Mapping[str, Any]
 PartitionKey = tuple[str, str, int]
@@ -97,9 +84,13 @@ class PartitionRow:
     def rank(self) -> tuple[int, int, int, int]:
         """Sort key, the worst first: the worse tone of status and verdict, the status, the tone of the verdict, the
         lag."""
-        by_verdict = TONES.index(verdict_tone(self.verdict))
-        tone = by_verdict if self.status is None else min(by_verdict, TONES.index(status_tone(self.status)))
-        return tone, status_rank(self.status), by_verdict, -(self.lag.value or 0)
+        by_verdict = wording.TONES.index(wording.verdict_tone(self.verdict))
+        tone = (
+            by_verdict
+            if self.status is None
+            else min(by_verdict, wording.TONES.index(wording.status_tone(self.status)))
+        )
+        return tone, wording.status_rank(self.status), by_verdict, -(self.lag.value or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +155,7 @@ def group_rows(observations: pa.Table, partitions: Sequence[PartitionRow]) -> tu
 
 def _group_row(group_id: str, observed: TableRow, rows: Sequence[PartitionRow]) -> GroupRow:
     known = [row for row in rows if row.status is not None]
-    worst = min(known, key=lambda row: (status_rank(row.status), row.rank), default=None)
+    worst = min(known, key=lambda row: (wording.status_rank(row.status), row.rank), default=None)
     alike = [row.status_since for row in known if worst is not None and row.status == worst.status]
     added: dict[str, Any] = {
         "group_id": group_id,
@@ -174,8 +165,8 @@ def _group_row(group_id: str, observed: TableRow, rows: Sequence[PartitionRow]) 
         "status_since": min((since for since in alike if since is not None), default=None),
         "status_reason": worst.status_reason if worst else "",
         "share_partitions": len(rows),
-        "statuses": tally((row.status for row in known if row.status), STATUSES),
-        "verdicts": tally((row.verdict for row in rows), VERDICT_MEANINGS),
+        "statuses": wording.tally((row.status for row in known if row.status), wording.STATUSES),
+        "verdicts": wording.tally((row.verdict for row in rows), wording.VERDICT_MEANINGS),
         "lag": KnownSum.of(row.lag.value for row in rows),
         "archived": KnownSum.of(row.archived.value for row in rows),
     }
@@ -184,7 +175,7 @@ def _group_row(group_id: str, observed: TableRow, rows: Sequence[PartitionRow]) 
 
 def group_line(group: GroupRow) -> str:
     """What the share partitions of a group add up to, in one line."""
-    return f"{counts_text(group.statuses or group.verdicts)}; lag {group.lag}"
+    return f"{wording.counts_text(group.statuses or group.verdicts)}; lag {group.lag}"
 
 
 def notes(row: PartitionRow) -> tuple[str, ...]:
@@ -195,9 +186,13 @@ def notes(row: PartitionRow) -> tuple[str, ...]:
         if figure.value is None:
             unknown.setdefault(figure.reason or "not reported", []).append(name)
     why = f" ({row.completeness_reason})" if row.completeness_reason else ""
-    says_more = row.reason and (row.moved or verdict_tone(row.verdict) != "ok")
+    says_more = row.reason and (row.moved or wording.verdict_tone(row.verdict) != "ok")
     found = (
-        *([f"since {instant(row.status_since)}", trouble_text(row.status, row.status_reason)] if _is_told(row) else ()),
+        *(
+            [f"since {wording.instant(row.status_since)}", wording.trouble_text(row.status, row.status_reason)]
+            if _is_told(row)
+            else ()
+        ),
         *([row.reason] if says_more else ()),
         *([] if row.completeness == "complete" else [f"replayed state: {row.completeness.replace('_', ' ')}{why}"]),
         *(f"{' and '.join(names)} unknown: {reason}" for reason, names in unknown.items()),
@@ -206,12 +201,12 @@ def notes(row: PartitionRow) -> tuple[str, ...]:
 
 
 def _is_told(row: PartitionRow) -> bool:
-    return row.status is not None and is_trouble(row.status)
+    return row.status is not None and wording.is_trouble(row.status)
 
 
 def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow, status: TableRow) -> PartitionRow:
     start_reason = "the state is incomplete" if state else "no state record"
-    if canonical(state.get("completeness")) == "complete":
+    if wording.canonical(state.get("completeness")) == "complete":
         start_reason = "not initialized yet"
     durable = _first(verdict.get("durable_start_offset"), state.get("start_offset"))
     start = _figure(durable, verdict.get("described_start_offset_after"), reason=start_reason)
@@ -227,12 +222,12 @@ def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow, status
         start_offset=start,
         lag=_figure(*lags, reason=lag_reason),
         archived=_figure(archived, None, reason="not counted" if state else "no state record"),
-        verdict=canonical(verdict.get("verdict")),
+        verdict=wording.canonical(verdict.get("verdict")),
         reason=verdict.get("reason") or ("" if verdict else "this run reached no verdict on it"),
         moved=verdict.get("moved"),
-        completeness=canonical(state.get("completeness") or verdict.get("completeness")),
+        completeness=wording.canonical(state.get("completeness") or verdict.get("completeness")),
         completeness_reason=state.get("completeness_reason") or "",
-        status=canonical(status["status"]) if status.get("status") else None,
+        status=wording.canonical(status["status"]) if status.get("status") else None,
         status_since=status.get("status_since"),
         status_reason=status.get("reason") or "",
     )

@@ -24,8 +24,7 @@ from acktrail.plain_tables import KnownSum, printable
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import newest_reconciliation
 from acktrail.times import utc_text
-from acktrail.view.export_rows import ExportRow, GapRow, export_rows, gap_rows
-from acktrail.view.finding_rows import CheckResult, FindingRow, finding_row, newest_results, topic_names
+from acktrail.view import listed_rows, wording
 from acktrail.view.partition_rows import (
     ArchivedRow,
     Figure,
@@ -34,23 +33,6 @@ from acktrail.view.partition_rows import (
     archived_rows,
     group_rows,
     partition_rows,
-)
-from acktrail.view.wording import (
-    RESULTS,
-    SEVERITIES,
-    STATUSES,
-    VERDICT_MEANINGS,
-    counted,
-    counts_text,
-    critical_first,
-    headline,
-    instant,
-    number,
-    severity_rank,
-    severity_tone,
-    status_rank,
-    tally,
-    verdict_tone,
 )
 
 SCHEMA: Final = "acktrail-report/1"
@@ -115,14 +97,14 @@ class Summary:
     partitions: tuple[PartitionRow, ...]
     groups: tuple[GroupRow, ...]
     archived: tuple[ArchivedRow, ...]
-    findings: tuple[FindingRow, ...]
+    findings: tuple[listed_rows.FindingRow, ...]
     findings_seen_later: int
     """Findings that were there before this run ended and that a later run saw again: its rows, not this run's."""
     branches: Mapping[str, Mapping[str, Any]]
     """What branches have of the run, by the names of their sections."""
-    expectations: tuple[CheckResult, ...]
-    exports: tuple[ExportRow, ...]
-    gaps: tuple[GapRow, ...]
+    expectations: tuple[listed_rows.CheckResult, ...]
+    exports: tuple[listed_rows.ExportRow, ...]
+    gaps: tuple[listed_rows.GapRow, ...]
 
 
 def summarize(tables: RunTables, run_id: str) -> Summary:
@@ -132,14 +114,14 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     """
     own = rows_of_run(tables, run_id)
     partitions = partition_rows(own.share_partition_states, own.reconciliations, own.queue_statuses)
-    names = topic_names(own.topics)
+    names = listed_rows.topic_names(own.topics)
     findings = sorted(
-        (finding_row(row, names) for row in own.findings.to_pylist()),
-        key=lambda row: (severity_rank(row.severity), row.rule, row.subject),
+        (listed_rows.finding_row(row, names) for row in own.findings.to_pylist()),
+        key=lambda row: (wording.severity_rank(row.severity), row.rule, row.subject),
     )
     groups = group_rows(own.group_observations, partitions)
-    gaps = tuple(gap for gap in gap_rows(own.export_ranges) if gap.tone != "info")
-    expectations, exports = newest_results(own.quality_results), export_rows(own.export_ranges)
+    gaps = tuple(gap for gap in listed_rows.gap_rows(own.export_ranges) if gap.tone != "info")
+    expectations, exports = listed_rows.newest_results(own.quality_results), listed_rows.export_rows(own.export_ranges)
     # A commit has one instant, and a row for each state partition in it.
     commits = own.export_ranges.group_by(["run_id", "exported_at"], use_threads=False).aggregate([]).num_rows
     totals = RunTotals(
@@ -147,11 +129,11 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         share_partitions=len(partitions),
         lag=KnownSum.of(row.lag.value for row in partitions),
         archived=KnownSum.of(row.archived.value for row in partitions),
-        statuses=tally((row.status for row in partitions if row.status), STATUSES),
-        group_statuses=tally((group.status for group in groups if group.status is not None), STATUSES),
-        verdicts=tally((row.verdict for row in partitions), VERDICT_MEANINGS),
-        findings=tally((row.severity for row in findings), SEVERITIES),
-        expectations=tally((row.state for row in expectations), reversed(RESULTS)),
+        statuses=wording.tally((row.status for row in partitions if row.status), wording.STATUSES),
+        group_statuses=wording.tally((group.status for group in groups if group.status is not None), wording.STATUSES),
+        verdicts=wording.tally((row.verdict for row in partitions), wording.VERDICT_MEANINGS),
+        findings=wording.tally((row.severity for row in findings), wording.SEVERITIES),
+        expectations=wording.tally((row.state for row in expectations), reversed(wording.RESULTS)),
         expectations_stopping=sum(row.stops for row in expectations),
         records_exported=sum(row.records_read for row in exports),
         records_quarantined=sum(row.records_quarantined for row in exports),
@@ -217,28 +199,30 @@ def trouble(summary: Summary) -> tuple[str, str]:
     totals = summary.totals
     critical, stopping = totals.findings.get("critical", 0), totals.expectations_stopping
     if not summary.groups and not summary.partitions and summary.head.observed_to is not None:
-        nothing = f"No share group on this cluster at {instant(summary.head.observed_to)}."
-        return critical_first((nothing, "ok"), stopping=stopping, critical_findings=critical)
+        nothing = f"No share group on this cluster at {wording.instant(summary.head.observed_to)}."
+        return wording.critical_first((nothing, "ok"), stopping=stopping, critical_findings=critical)
     if not totals.group_statuses:
-        return critical_first(trail(summary), stopping=stopping, critical_findings=0)
+        return wording.critical_first(trail(summary), stopping=stopping, critical_findings=0)
     known = [(each.group_id, each.status, each.status_since) for each in summary.groups if each.status]
-    worst = sorted(known, key=lambda each: status_rank(each[1]))
-    return headline(worst, totals.group_statuses, stopping=stopping, critical_findings=critical)
+    worst = sorted(known, key=lambda each: wording.status_rank(each[1]))
+    return wording.headline(worst, totals.group_statuses, stopping=stopping, critical_findings=critical)
 
 
 def trail(summary: Summary) -> tuple[str, str]:
     """Whether the exported trail agrees with the cluster, in one sentence, and its tone."""
-    tones = [verdict_tone(row.verdict) for row in summary.partitions]
+    tones = [wording.verdict_tone(row.verdict) for row in summary.partitions]
     if not tones:
         return "No share partition was seen in this run.", "unknown"
     urgent, unknown = tones.count("critical") + tones.count("warning"), tones.count("unknown")
     broken = _serious(row.severity for row in summary.findings)
     failed = _serious(row.severity for row in summary.expectations if row.state == "fails")
-    parts = [f"{number(tones.count('ok'))} of {counted(len(tones), 'share partition')} match the cluster"]
-    parts += [f"{number(urgent)} need{'s' if urgent == 1 else ''} attention"] if urgent else []
-    parts += [f"{number(unknown)} cannot be judged"] if unknown else []
-    parts += [counted(broken, "serious finding")] if broken else []
-    parts += [counted(failed, "serious expectation") + " failed"] if failed else []
+    parts = [
+        f"{wording.number(tones.count('ok'))} of {wording.counted(len(tones), 'share partition')} match the cluster"
+    ]
+    parts += [f"{wording.number(urgent)} need{'s' if urgent == 1 else ''} attention"] if urgent else []
+    parts += [f"{wording.number(unknown)} cannot be judged"] if unknown else []
+    parts += [wording.counted(broken, "serious finding")] if broken else []
+    parts += [wording.counted(failed, "serious expectation") + " failed"] if failed else []
     sure = "unknown" if unknown else "ok"
     return "; ".join(parts) + ".", "critical" if "critical" in tones or broken or failed else (
         "warning" if urgent else sure
@@ -246,32 +230,33 @@ def trail(summary: Summary) -> tuple[str, str]:
 
 
 def _serious(severities: Iterable[str]) -> int:
-    return sum(severity_tone(severity) == "critical" for severity in severities)
+    return sum(wording.severity_tone(severity) == "critical" for severity in severities)
 
 
 def lines(summary: Summary) -> dict[str, str]:
     """What the run adds up to, a line for each subject."""
     totals = summary.totals
-    lost = f" ({counted(totals.gap_records, 'record')} lost)" if totals.gaps else ""
+    lost = f" ({wording.counted(totals.gap_records, 'record')} lost)" if totals.gaps else ""
+    partitions, read = totals.share_partitions, wording.counted(totals.records_exported, "record")
     return {
-        "Total": f"{counted(totals.groups, 'group')}, {counted(totals.share_partitions, 'share partition')}",
+        "Total": f"{wording.counted(totals.groups, 'group')}, {wording.counted(partitions, 'share partition')}",
         "Lag": _over(totals.lag, "records"),
         "Archived": _over(totals.archived, "records seen"),
         "Trouble": trouble(summary)[0],
-        "Groups": counts_text(totals.group_statuses, "not known"),
-        "Statuses": counts_text(totals.statuses, "not known"),
-        "Verdicts": counts_text(totals.verdicts),
-        "Rules": counts_text(totals.expectations),
-        "Export": f"{counted(totals.records_exported, 'record')} read, {number(totals.records_quarantined)} "
-        f"quarantined, {counted(totals.gaps, 'gap')}{lost}",
-        "Findings": counts_text(totals.findings),
+        "Groups": wording.counts_text(totals.group_statuses, "not known"),
+        "Statuses": wording.counts_text(totals.statuses, "not known"),
+        "Verdicts": wording.counts_text(totals.verdicts),
+        "Rules": wording.counts_text(totals.expectations),
+        "Export": f"{read} read, {wording.number(totals.records_quarantined)} quarantined, "
+        f"{wording.counted(totals.gaps, 'gap')}{lost}",
+        "Findings": wording.counts_text(totals.findings),
     }
 
 
 def _over(records: KnownSum, noun: str) -> str:
     """What is known, and of how many share partitions nothing is."""
     if records.unknown and records.known:
-        return f"{records} {noun}, unknown for {counted(records.unknown, 'share partition')}"
+        return f"{records} {noun}, unknown for {wording.counted(records.unknown, 'share partition')}"
     return "unknown" if records.unknown else f"{records} {noun}"
 
 
@@ -280,9 +265,9 @@ def archived_note(summary: Summary) -> str | None:
     now = sum(row.records for row in summary.archived if row.retained)
     earlier = sum(row.records for row in summary.archived) - now
     unlisted = summary.totals.archived.known - now - earlier
-    parts = [f"{counted(now, 'record')} in the current state: no consumer of its group will see them again"]
-    parts += [f"{number(earlier)} in the history only"] if earlier else []
-    parts += [f"{number(unlisted)} more whose offsets are not in the history"] if unlisted > 0 else []
+    parts = [f"{wording.counted(now, 'record')} in the current state: no consumer of its group will see them again"]
+    parts += [f"{wording.number(earlier)} in the history only"] if earlier else []
+    parts += [f"{wording.number(unlisted)} more whose offsets are not in the history"] if unlisted > 0 else []
     return "; ".join(parts) if now or earlier or unlisted > 0 else None
 
 
@@ -295,28 +280,30 @@ def unknowns(summary: Summary) -> tuple[str, ...]:
         *_by_reason("lag", (row.lag for row in rows)),
         *_by_reason("number of archived records", (row.archived for row in rows)),
         *(
-            f"The whole state of {counted(count, 'share partition')}: {word.replace('_', ' ')}."
+            f"The whole state of {wording.counted(count, 'share partition')}: {word.replace('_', ' ')}."
             for word, count in sorted(incomplete.items())
         ),
     ]
     if totals.gaps:
-        lost = counted(totals.gap_records, "record")
+        lost = wording.counted(totals.gap_records, "record")
         why = "Kafka pruned them, or replaced their log, before the export read them"
         found.append(f"The content of {lost} of the state topic: {why}.")
     if totals.records_quarantined:
-        kept = counted(totals.records_quarantined, "record")
+        kept = wording.counted(totals.records_quarantined, "record")
         found.append(f"The content of {kept} of the state topic: they could not be decoded; their bytes are kept.")
     if count := totals.expectations.get("not_evaluated", 0):
-        found.append(f"Whether {number(count)} of the expectations hold: they were not evaluated.")
+        found.append(f"Whether {wording.number(count)} of the expectations hold: they were not evaluated.")
     if summary.findings_seen_later:
-        which = counted(summary.findings_seen_later, "finding")
+        which = wording.counted(summary.findings_seen_later, "finding")
         found.append(f"Whether {which} that a later run saw again broke a rule in this run too.")
     return (*map(printable, found), _FIRST_DELIVERIES, _LAZY_START)
 
 
 def _by_reason(what: str, figures: Iterable[Figure]) -> list[str]:
     reasons = Counter(figure.reason or "not reported" for figure in figures if figure.value is None)
-    return [f"The {what} of {counted(n, 'share partition')}: {reason}." for reason, n in sorted(reasons.items())]
+    return [
+        f"The {what} of {wording.counted(n, 'share partition')}: {reason}." for reason, n in sorted(reasons.items())
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,18 +14,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
 from acktrail.tables.exported.record_files import RECORDS, record_at
 from acktrail.times import ago_ms, time_ms
-from acktrail.view.export_rows import record_evidence
-from acktrail.view.finding_rows import (
-    SHOWN,
-    FindingFilter,
-    check_grid,
-    check_result,
-    finding_page,
-    finding_row,
-    newest_results,
-    newest_runs,
-    open_and_gone,
-)
+from acktrail.view import listed_rows
 from acktrail.view.wording import SEVERITIES
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -52,16 +41,16 @@ def _since(visit: Visit) -> datetime | None:
 
 
 def _findings(visit: Visit) -> dict[str, Any]:
-    wanted = FindingFilter(
+    wanted = listed_rows.FindingFilter(
         rule=visit.text("rule"),
         severity=visit.choice("severity", SEVERITIES),
         group_id=visit.text("group"),
         first_seen=_since(visit),
-        shown=visit.choice("shown", SHOWN) or "open",
+        shown=visit.choice("shown", listed_rows.SHOWN) or "open",
     )
     runs, at = visit.open_runs, visit.number("page") or 1
     return {
-        "list": finding_page(visit.read("findings"), wanted, runs=runs, topics=visit.topics, at=at),
+        "list": listed_rows.finding_page(visit.read("findings"), wanted, runs=runs, topics=visit.topics, at=at),
         "wanted": wanted,
         "run_id": runs.reconciliation,
         "is_new": not visit.exists("findings"),
@@ -76,7 +65,7 @@ def _finding(visit: Visit) -> dict[str, Any]:
     rows = visit.read("findings", where=where).sort_by([("last_seen_at", "descending")]).to_pylist()
     if not rows and not visit.problems:
         raise UnknownName("finding", f"{rule} of {subject}")
-    row = finding_row(rows[0], visit.topics, visit.open_runs) if rows else None
+    row = listed_rows.finding_row(rows[0], visit.topics, visit.open_runs) if rows else None
     if row is None or row.evidence_offset is None:
         return {"row": row, **_evidence(visit, None, None)}
     return {"row": row, **_evidence(visit, row.evidence_state_partition, row.evidence_offset)}
@@ -96,14 +85,14 @@ def _evidence(visit: Visit, state_partition: int | None, offset: int | None) -> 
     if state_partition is None or offset is None:
         return {**place, "evidence": None}
     row = visit.ask(RECORDS, lambda tables: record_at(tables, state_partition, offset), None)
-    return {**place, "evidence": None if row is None else record_evidence(row, visit.topics)}
+    return {**place, "evidence": None if row is None else listed_rows.record_evidence(row, visit.topics)}
 
 
 def _checks(visit: Visit) -> dict[str, Any]:
     runs = _checked_runs(visit, _RUNS)
     results = _results_of(visit, runs)
     return {
-        "grid": check_grid(results, runs, suite=visit.text("suite")),
+        "grid": listed_rows.check_grid(results, runs, suite=visit.text("suite")),
         "suite": visit.text("suite"),
         "suite_names": sorted(name for name in results["suite"].unique().to_pylist() if name),
     }
@@ -113,8 +102,10 @@ def _checked_runs(visit: Visit, most: int) -> list[tuple[str, datetime]]:
     """The runs validated last; what is older than some days is read only where these have too few."""
     recent = pc.field("evaluated_at") >= pa.scalar(visit.now.replace(minute=0, second=0, microsecond=0) - _RECENT)
     columns = ("run_id", "evaluated_at")
-    found = newest_runs(visit.read("quality_results", columns=columns, where=recent), most)
-    return found if len(found) == most else newest_runs(visit.read("quality_results", columns=columns), most)
+    found = listed_rows.newest_runs(visit.read("quality_results", columns=columns, where=recent), most)
+    return (
+        found if len(found) == most else listed_rows.newest_runs(visit.read("quality_results", columns=columns), most)
+    )
 
 
 def _results_of(visit: Visit, runs: list[tuple[str, datetime]], columns: tuple[str, ...] | None = _COLUMNS) -> pa.Table:
@@ -135,7 +126,7 @@ def _check(visit: Visit) -> dict[str, Any]:
     rows = visit.read("quality_results", where=where).sort_by([("evaluated_at", "descending")]).to_pylist()
     if not rows and not visit.problems:
         raise UnknownName("result", f"{expectation} of {suite} in run {run_id}")
-    return {"results": [*map(check_result, rows)]}
+    return {"results": [*map(listed_rows.check_result, rows)]}
 
 
 def _rules(visit: Visit) -> dict[str, Any]:
@@ -155,14 +146,14 @@ def _rule(visit: Visit) -> dict[str, Any]:
         "rule": rule,
         "asked": rule_id,
         "open": sum(opened.get(each, 0) for each in rule.ids),
-        "results": newest_results(own),
+        "results": listed_rows.newest_results(own),
     }
 
 
 def _open_by_rule(visit: Visit) -> dict[str, int]:
     """How many findings are open, or may be, by rule."""
     findings = visit.read("findings", columns=("rule", "run_id"))
-    of_open, _ = open_and_gone(findings, visit.open_runs)
+    of_open, _ = listed_rows.open_and_gone(findings, visit.open_runs)
     own = findings.filter(of_open)
     return {each["values"]: each["counts"] for each in pc.value_counts(own["rule"]).to_pylist()}
 

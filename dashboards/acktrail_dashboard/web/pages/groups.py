@@ -16,22 +16,9 @@ import pyarrow.compute as pc
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
-from acktrail.view import history_text
-from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
+from acktrail.view import history_text, queue_rows
+from acktrail.view.listed_rows import FINDING_COLUMNS, FindingRow, finding_row
 from acktrail.view.partition_rows import PartitionKey, partition_key, row_key
-from acktrail.view.queue_rows import (
-    COLUMNS,
-    ROWS_A_PAGE,
-    STATUS_COLUMNS,
-    groups_of,
-    newest_first,
-    part_of,
-    status_counts,
-    tone_counts,
-    with_status,
-    with_text,
-    worst_first,
-)
 from acktrail.view.wording import STATUSES
 from acktrail_dashboard.pictures import STRIP_WIDTH, BandKind, StateWindow, bands, charts_of, state_window, strip_paths
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -49,7 +36,7 @@ _PAST: Final = 24
 
 def share_partitions(visit: Visit) -> pa.Table:
     """Every share partition, worst first."""
-    return worst_first(visit.read("queue_statuses", columns=COLUMNS))
+    return queue_rows.worst_first(visit.read("queue_statuses", columns=queue_rows.COLUMNS))
 
 
 def findings_where(visit: Visit, where: pc.Expression) -> list[FindingRow]:
@@ -69,7 +56,10 @@ def _about(visit: Visit, where: pc.Expression, statuses: list[dict[str, Any]]) -
     limits = {row["delivery_count_limit"] for row in statuses}
     return {
         "findings": findings_where(visit, where),
-        "changes": {"rows": newest_first(changes).slice(0, ROWS_A_PAGE).to_pylist(), "count": changes.num_rows},
+        "changes": {
+            "rows": queue_rows.newest_first(changes).slice(0, queue_rows.ROWS_A_PAGE).to_pylist(),
+            "count": changes.num_rows,
+        },
         "deliveries": sorted(counts.items()),
         "delivery_limit": next(iter(limits)) if len(limits) == 1 else None,
     }
@@ -77,28 +67,28 @@ def _about(visit: Visit, where: pc.Expression, statuses: list[dict[str, Any]]) -
 
 def _groups(visit: Visit) -> dict[str, Any]:
     rows = share_partitions(visit)
-    return _listed(visit, "group", rows, groups_of(with_text(rows, visit.text("search"))))
+    return _listed(visit, "group", rows, queue_rows.groups_of(queue_rows.with_text(rows, visit.text("search"))))
 
 
 def _partitions(visit: Visit) -> dict[str, Any]:
     rows = share_partitions(visit)
-    return _listed(visit, "share partition", rows, with_text(rows, visit.text("search")))
+    return _listed(visit, "share partition", rows, queue_rows.with_text(rows, visit.text("search")))
 
 
 def _listed(visit: Visit, noun: str, rows: pa.Table, found: pa.Table) -> dict[str, Any]:
     """`found`: what the search lets through."""
     status = visit.choice("status", STATUSES)
-    chosen = with_status(found, status)
-    part = part_of(chosen.num_rows, visit.number("page"))
+    chosen = queue_rows.with_status(found, status)
+    part = queue_rows.part_of(chosen.num_rows, visit.number("page"))
     return {
         "noun": noun,
         "is_empty": not rows.num_rows,
         "search": visit.text("search"),
         "status": status,
-        "counts": status_counts(found),
+        "counts": queue_rows.status_counts(found),
         "found": found.num_rows,
         "part": part,
-        "rows": chosen.slice(part.first, ROWS_A_PAGE).to_pylist(),
+        "rows": chosen.slice(part.first, queue_rows.ROWS_A_PAGE).to_pylist(),
     }
 
 
@@ -107,19 +97,19 @@ def _group(visit: Visit) -> dict[str, Any]:
     if group_id is None:
         raise InputError("no group is named", hint="group?id=GROUP")
     own = pc.field("group_id") == group_id
-    rows = worst_first(visit.read("queue_statuses", columns=STATUS_COLUMNS, where=own))
+    rows = queue_rows.worst_first(visit.read("queue_statuses", columns=queue_rows.STATUS_COLUMNS, where=own))
     listed = rows.to_pylist()
     about = _about(visit, own, listed)
     if not listed and not about["changes"]["count"]:
         _raise_unknown(visit, group_id)
     worst = listed[0] if listed else None
-    part, counts = part_of(rows.num_rows, visit.number("page")), status_counts(rows)
-    shown = listed[part.first : part.first + ROWS_A_PAGE]
+    part, counts = queue_rows.part_of(rows.num_rows, visit.number("page")), queue_rows.status_counts(rows)
+    shown = listed[part.first : part.first + queue_rows.ROWS_A_PAGE]
     return {
         "title": f"Group {group_id}",
         "group_id": group_id,
         "worst": worst,
-        "shares": tone_counts(counts),
+        "shares": queue_rows.tone_counts(counts),
         "counts": counts,
         "totals": {name: pc.sum(rows[name]).as_py() for name in _SUMMED},
         "unfinished_unknown": rows["unfinished_records"].null_count,
@@ -186,7 +176,7 @@ def _share_partition(visit: Visit) -> dict[str, Any]:
     key = _key(visit)
     group_id, topic_id, partition = key
     own = (pc.field("group_id") == group_id) & (pc.field("topic_id") == topic_id) & (pc.field("partition") == partition)
-    rows = visit.read("queue_statuses", columns=(*STATUS_COLUMNS, "window"), where=own).to_pylist()
+    rows = visit.read("queue_statuses", columns=(*queue_rows.STATUS_COLUMNS, "window"), where=own).to_pylist()
     about = _about(visit, own, rows)
     changes = about["changes"]
     if not rows and not changes["count"] and not visit.problems:

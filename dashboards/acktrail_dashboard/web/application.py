@@ -31,7 +31,7 @@ from acktrail.connect.config_def import Password
 from acktrail.connect.rest.http_server import Access, HttpServer, Message, is_loopback, is_same
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
-from acktrail_dashboard.web.pages import changes, findings, groups, runs
+from acktrail_dashboard.web.pages import findings, groups, runs
 from acktrail_dashboard.web.web_page import TableReader, Visit, WebPage, branch_views
 
 _LOG: Final = logging.getLogger("acktrail.dashboard")
@@ -48,7 +48,7 @@ _OPENED: Final = (
 PAGES: Final[tuple[WebPage, ...]] = (
     *(runs.OVERVIEW, *groups.PAGES, *findings.PAGES),
     *(page for each in branch_views() for page in each.pages),
-    *(*changes.PAGES, *runs.PAGES),
+    *runs.PAGES,
 )
 """All pages, in the order of the navigation."""
 _STATUSES: Final[dict[type[AcktrailError], int]] = {UnknownName: 404, InputError: 400}

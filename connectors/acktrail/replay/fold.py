@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError
-from acktrail.format.columns.binary_column import BoolArray, Int64Array, by_partition_and_offset
+from acktrail.format.columns.binary_column import BoolArray, Int64Array, binary_column, by_partition_and_offset
 from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.format.columns.record_columns import (
     CONTENT_NUMBERS,
@@ -25,7 +25,7 @@ from acktrail.format.columns.record_columns import (
     content_columns,
 )
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
-from acktrail.format.columns.share_partition_keys import KeyColumns, read_keys, snapshot_keys
+from acktrail.format.columns.share_partition_keys import KeyColumns, fixed_binary, read_keys, snapshot_keys
 from acktrail.format.wire.dialects import SNAPSHOT_TYPE, decode_key, encode_key
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -40,6 +40,7 @@ REPLAYED_COLUMNS: Final = ("offset", "timestamp_ms", *CONTENT_NUMBERS, "batches"
 _NEVER: Final = np.iinfo(np.int64).max
 UNREADABLE: Final = -1
 """The number of a key that cannot be read."""
+_HOME: Final = np.dtype([("number", ">i4")])
 _TYPE_BYTES: Final = 2
 _TO_THE_END: Final = 2**31 - 1
 _ADDRESS: Final = {"last_record_offset": "offset", "last_record_timestamp_ms": "timestamp_ms"}
@@ -284,22 +285,15 @@ def states_of(table: pa.Table) -> Iterator[SharePartitionState]:
 class SharePartitionIndex:
     """Numbers share partitions from 0 in the order they appear; the same one on two state partitions has two numbers.
 
-    The *body* of a key is the key without its type: snapshots and updates of a share partition share it. Almost every
-    body appears on one state partition, its *home*; the others are in a dictionary. Only distinct keys are decoded:
-    each further row costs one lookup.
+    An *address* is a state partition and the key without its type: snapshots and updates of a share partition share it.
+    Only distinct keys are decoded, and only distinct addresses are looked up.
     """
 
     def __init__(self) -> None:
-        self._bodies = pa.array([], pa.binary())  # distinct bodies
-        self._homes = np.empty(0, np.int32)  # the home of each body
-        self._home_numbers = np.empty(0, np.int64)  # the number of each body at its home
-        self._elsewhere: dict[tuple[int, int], int] = {}  # by body and other state partition
-        # Bodies and state partitions, in the order of their numbers.
-        self._addresses = [(np.empty(0, np.int64), np.empty(0, np.int32))]
-        self._count = 0
+        self._addresses = pa.array([], pa.binary())
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._addresses)
 
     def add_keys(self, keys: pa.ChunkedArray, state_partitions: npt.NDArray[np.int32]) -> tuple[Int64Array, BoolArray]:
         """The number of the share partition of each of `keys` (binary, or dictionary-encoded) read from
@@ -307,64 +301,43 @@ class SharePartitionIndex:
         if not len(keys):
             return np.empty(0, np.int64), np.empty(0, np.bool_)
         encoded = keys.unify_dictionaries() if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
-        bodies, is_snapshot = self._find(encoded.chunk(0).dictionary)
-        # Null is -1, which indexes the last row.
-        rows = np.concatenate([chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks])
-        body_of_row = bodies[rows]
-        self._add_homes(body_of_row, state_partitions)
-        return self._numbers_of(body_of_row, state_partitions), is_snapshot[rows]
+        bodies, is_snapshot = _bodies(encoded.chunk(0).dictionary)
+        nulls = len(bodies) - 1
+        rows = np.concatenate([chunk.indices.fill_null(nulls).to_numpy().astype(np.int64) for chunk in encoded.chunks])
+        of_row, homes = rows, np.zeros(len(bodies), np.int32)
+        homes[rows] = state_partitions
+        if (homes[rows] != state_partitions).any():  # a key on several state partitions
+            pairs = pa.array(rows << 32 | state_partitions.view(np.uint32)).dictionary_encode()
+            of_row, homes = pairs.indices.to_numpy(), pairs.dictionary.to_numpy().astype(np.int32)
+            bodies = bodies.take(pa.array(pairs.dictionary.to_numpy() >> 32))
+        addresses = pc.binary_join_element_wise(fixed_binary(homes.astype(">i4")), bodies, b"")
+        places = pc.index_in(addresses, value_set=self._addresses)
+        new = addresses.filter(pc.and_(places.is_null(), addresses.is_valid())).unique()
+        if len(new):
+            self._addresses = pa.concat_arrays([self._addresses, new])
+            places = pc.index_in(addresses, value_set=self._addresses)
+        numbers = places.fill_null(UNREADABLE).to_numpy().astype(np.int64)
+        return numbers[of_row], is_snapshot[rows]
 
     def keys_of(self, partition_index: Int64Array) -> tuple[KeyColumns, npt.NDArray[np.int32]]:
         """The decoded keys of some share partitions, and their state partitions."""
-        bodies, homes = (np.concatenate(arrays)[partition_index] for arrays in zip(*self._addresses, strict=True))
+        addresses = self._addresses.take(pa.array(partition_index))
+        homes, _ = binary_column(addresses).heads_and_ends(_HOME, _HOME)
         prefix = pa.scalar(SNAPSHOT_TYPE.to_bytes(_TYPE_BYTES), pa.binary())
-        return read_keys(pc.binary_join_element_wise(prefix, self._bodies.take(pa.array(bodies)), b"")), homes
+        bodies = pc.binary_slice(addresses, _HOME.itemsize, _TO_THE_END)
+        return read_keys(pc.binary_join_element_wise(prefix, bodies, b"")), homes["number"].astype(np.int32)
 
-    def _find(self, distinct: pa.BinaryArray) -> tuple[Int64Array, BoolArray]:
-        """The body of each distinct key, and whether its type is snapshot; one more row for null. Adds new bodies."""
-        keys = read_keys(distinct)
-        bodies = pc.binary_slice(distinct, _TYPE_BYTES, _TO_THE_END)
-        is_snapshot = np.append(keys.is_snapshot, False)
-        if not keys.regular.all():
-            irregular = pa.array(~keys.regular)  # null where the strict decoder cannot read them either
-            strict = pa.array([_body(key) for key in distinct.filter(irregular).to_pylist()], pa.binary())
-            bodies = pc.replace_with_mask(bodies, irregular, strict)
-        places = pc.index_in(bodies, value_set=self._bodies)
-        new = bodies.filter(pc.and_(places.is_null(), bodies.is_valid())).unique()
-        if len(new):
-            self._bodies = pa.concat_arrays([self._bodies, new])
-            places = pc.index_in(bodies, value_set=self._bodies)
-        return np.append(places.fill_null(UNREADABLE).to_numpy().astype(np.int64), UNREADABLE), is_snapshot
 
-    def _add_homes(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
-        """Give new bodies a home and a number."""
-        known, new = len(self._homes), len(self._bodies) - len(self._homes)
-        if not new:
-            return
-        homes = np.zeros(new, np.int32)
-        rows = np.flatnonzero(bodies >= known)
-        homes[bodies[rows] - known] = state_partitions[rows]
-        self._homes = np.append(self._homes, homes)
-        self._home_numbers = np.append(self._home_numbers, np.arange(self._count, self._count + new))
-        self._add(np.arange(known, known + new), homes)
-
-    def _numbers_of(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> Int64Array:
-        partition_index = np.append(self._home_numbers, UNREADABLE)[bodies]
-        is_away = (np.append(self._homes, 0)[bodies] != state_partitions) & (bodies != UNREADABLE)
-        if is_away.any():
-            rows = np.flatnonzero(is_away)
-            pairs, places = np.unique(np.stack([bodies[rows], state_partitions[rows]]), axis=1, return_inverse=True)
-            addresses = list(map(tuple, pairs.T.tolist()))
-            for address in addresses:
-                if address not in self._elsewhere:
-                    self._elsewhere[address] = self._count
-                    self._add(np.array(address[:1]), np.array(address[1:], np.int32))
-            partition_index[rows] = np.array([self._elsewhere[address] for address in addresses])[places]
-        return partition_index
-
-    def _add(self, bodies: Int64Array, state_partitions: npt.NDArray[np.int32]) -> None:
-        self._addresses.append((bodies, state_partitions))
-        self._count += len(bodies)
+def _bodies(distinct: pa.BinaryArray) -> tuple[pa.BinaryArray, BoolArray]:
+    """Each distinct key without its type, null where it cannot be read, and whether its type is snapshot; one more row
+    for null."""
+    keys = read_keys(distinct)
+    bodies = pc.binary_slice(distinct, _TYPE_BYTES, _TO_THE_END)
+    if not keys.regular.all():
+        irregular = pa.array(~keys.regular)
+        strict = pa.array([_body(key) for key in distinct.filter(irregular).to_pylist()], pa.binary())
+        bodies = pc.replace_with_mask(bodies, irregular, strict)
+    return pa.concat_arrays([bodies, pa.nulls(1, pa.binary())]), np.append(keys.is_snapshot, False)
 
 
 def _body(key: bytes | None) -> bytes | None:

@@ -180,11 +180,11 @@ def snapshot_keys(group_id: pa.StringArray, topic_id: pa.StringArray, partition:
     topics = topic_id.dictionary_encode()
     distinct = pa.array([_topic_octets(TopicId(topic)) for topic in topics.dictionary.to_pylist()], pa.binary())
     tail = partition.to_numpy().astype(">i4")
-    pieces = (_fixed(head), octets, distinct.take(topics.indices), _fixed(tail))
+    pieces = (fixed_binary(head), octets, distinct.take(topics.indices), fixed_binary(tail))
     return pc.binary_join_element_wise(*pieces, b"")
 
 
-def _fixed(structures: npt.NDArray[Any]) -> pa.BinaryArray:
+def fixed_binary(structures: npt.NDArray[Any]) -> pa.BinaryArray:
     """Structures of one width as binary values."""
     width = structures.dtype.itemsize
     bounds = np.arange(len(structures) + 1, dtype=np.int32) * width

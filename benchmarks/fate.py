@@ -14,7 +14,7 @@ from measure import median, run
 from table import Row
 
 from acktrail.config import TablesConfig
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.reconcile.past.history_tables import HistoryTables, history_rows
 from acktrail.reconcile.past.saved_states import HISTORY, SavedStates, SourceVersion, with_cluster
 from acktrail.tables.delta.store import Tables

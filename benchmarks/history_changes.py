@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 from definitions.status_history import History  # the definition, as the tests have it
 
 from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.format.columns.model_values import HELD_COLUMNS
+from acktrail.format.columns.record_columns import HELD_COLUMNS
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
 

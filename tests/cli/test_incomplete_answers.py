@@ -135,7 +135,7 @@ def test_what_is_not_marked_is_true(
 
 
 def _archived_by_ms(world: World) -> dict[tuple[Any, int], int]:
-    from acktrail.format.columns.model_values import share_partition_of
+    from acktrail.format.columns.record_columns import share_partition_of
 
     rows = HistoryReader(world.tables).rates(1).to_pylist()
     return {(share_partition_of(row), row["interval_start_ms"]): row["archived"] for row in rows if row["archived"]}

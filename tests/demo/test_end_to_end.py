@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 from coordinator_messages import CoordinatorState, coordinator_states
+from definitions.status_history import edges_of
 from demo.workload_report import SharePartitionRun, report_of
 from samples.dump_lines import write_dump
 from servers.real_broker import kafka_tool, releases
@@ -20,12 +21,12 @@ from state_topics.filled_topic import read_all
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
-from acktrail.format.columns.model_values import changes_of, replayed_state_of
+from acktrail.format.columns.record_columns import changes_of, replayed_state_of
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.batches import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
-from acktrail.model.status_changes import OffsetStatusKind, StatusChange, status_ranges
+from acktrail.model.status_changes import LAST_OFFSET, OffsetStatusKind, StatusChange, status_at
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.workload.scenario import HOSTILE_GROUP
@@ -227,9 +228,9 @@ def test_the_history_ends_with_the_states(
     assert states.keys() <= history.keys()
     for key, changes in history.items():
         there = replayed_state_of(states[key]) if key in states else OffsetStatusKind.ABSENT
-        for tile in status_ranges(there):
-            for offset in (tile.first_offset, tile.last_offset):
-                assert next(each for each in reversed(changes) if each.covers(offset)).after == tile.status
+        edges = edges_of(there)
+        for offset in {0, *edges, *(edge - 1 for edge in edges), LAST_OFFSET}:
+            assert next(each for each in reversed(changes) if each.covers(offset)).after == status_at(there, offset)
     assert {run.key for run in observed.workload if run.deleted} <= history.keys() - states.keys()
     assert set(observed.stored.read("delivery_history")["is_dated"].to_pylist()) == {True}
 

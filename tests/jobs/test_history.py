@@ -16,7 +16,7 @@ from jobs.world import WRITTEN_MS, World, Written, key_of, live, snapshot
 
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.executors import InProcess
-from acktrail.format.columns.model_values import changes_of, known_states_of
+from acktrail.format.columns.record_columns import changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import Cause, KnownState, StatusChange

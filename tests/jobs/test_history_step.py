@@ -15,7 +15,7 @@ from jobs.world import key_of
 from samples.random_records import batches, disjoint_batches, records
 
 from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS, changes_of, known_states_of
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import encode, encode_key
 from acktrail.model.batches import StateBatch

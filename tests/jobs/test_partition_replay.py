@@ -29,7 +29,7 @@ from acktrail.connect.source_batches import (
     state_source_partition,
 )
 from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.format.columns.model_values import replayed_state_of
+from acktrail.format.columns.record_columns import replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.dialects import encode, encode_key
 from acktrail.model.batches import DeliveryState

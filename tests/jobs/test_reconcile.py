@@ -11,7 +11,7 @@ from jobs.world import Topic, World, batch, busy, key_of, snapshot, topic_id, up
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
-from acktrail.format.columns.model_values import replayed_state_of
+from acktrail.format.columns.record_columns import replayed_state_of
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables

@@ -17,7 +17,7 @@ from drivers.command_line import Done, run
 from jobs.world import BEGAN_AT, WRITTEN_MS, World, Written, batch, key_of, live, snapshot, update
 
 from acktrail.config import TablesConfig
-from acktrail.format.columns.model_values import replayed_state_of
+from acktrail.format.columns.record_columns import replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition

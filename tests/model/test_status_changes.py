@@ -12,7 +12,6 @@ from samples.coordinator_random_logs import KEYS, coordinator_logs
 from samples.random_records import batches, records
 from state_topics.coordinator_log import Coordinator, batch
 
-from acktrail.model.batches import combine_state_batches
 from acktrail.model.record_history import StatusEnd, record_history
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
@@ -24,7 +23,6 @@ from acktrail.model.status_changes import (
     OffsetStatus,
     OffsetStatusKind,
     StatusChange,
-    status_ranges,
 )
 
 PLACES = (*range(16), LAST_OFFSET - 1, LAST_OFFSET)
@@ -206,25 +204,3 @@ def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
     life.cool()
 
     assert (StatusEnd.DROPPED, Cause.SNAPSHOT) in told(3, *life.log)
-
-
-@given(few_batches, starts)
-def test_status_ranges_cover_every_offset(found: tuple[object, ...], start: int | None) -> None:
-    """Tiles ascend from 0 to the last offset without a hole, and neighbours differ."""
-    state = SharePartitionState(
-        key=KEYS[0],
-        snapshot_epoch=0,
-        state_epoch=0,
-        leader_epoch=0,
-        start_offset=start,
-        delivery_complete_count=None,
-        batches=found,  # type: ignore[arg-type]
-    )
-    tiles = status_ranges(state)
-    assert (tiles[0].first_offset, tiles[-1].last_offset) == (0, LAST_OFFSET)
-    for one, next_one in pairwise(tiles):
-        assert one.last_offset + 1 == next_one.first_offset
-        assert one.status != next_one.status
-    covered = sum(b.last_offset - b.first_offset + 1 for b in combine_state_batches(state.batches, (), start))
-    recorded = (t for t in tiles if t.status.kind is OffsetStatusKind.RECORDED)
-    assert sum(t.last_offset - t.first_offset + 1 for t in recorded) == covered

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Literal
 
-from acktrail.model.batches import combine_state_batches
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 
@@ -141,57 +140,25 @@ class OffsetStatus:
 UNKNOWN: Final = OffsetStatus(kind=OffsetStatusKind.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusRange:
-    """Offsets `first_offset` to `last_offset`, both inclusive, with one status."""
-
-    first_offset: int
-    last_offset: int
-    status: OffsetStatus
-
-
 KnownState = SharePartitionState | Literal[OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN]
 """The state of a share partition, or that it does not exist, or that its state is not known."""
 
 
-def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
-    """Every offset's status in `state`: ascending ranges from 0 to 2^63-1, neighbours with different status.
-
-    Where only updates were seen (`state_epoch` None) an offset in none of them is unknown, not unrecorded.
-    """
+def status_at(state: KnownState, offset: int) -> OffsetStatus:
+    """The status of one offset. Where only updates were seen (`state_epoch` None) an offset in none of them is unknown,
+    not unrecorded."""
     if not isinstance(state, SharePartitionState):
-        return (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=OffsetStatus(kind=state)),)
+        return OffsetStatus(kind=state)
     start = state.start_offset
-    ranges: list[StatusRange] = []
-    if start is not None:
-        _fill(ranges, start, OffsetStatus(kind=OffsetStatusKind.BELOW_START))
-    rest = OffsetStatus(kind=kind_of_rest(state))
-    for batch in combine_state_batches(state.batches, (), start):
-        first, last = max(batch.first_offset, 0), batch.last_offset
-        if first <= last:
-            _fill(ranges, first, rest)
-            recorded = OffsetStatus(
-                kind=OffsetStatusKind.RECORDED,
-                delivery_state=batch.delivery_state,
-                delivery_count=batch.delivery_count,
-            )
-            ranges.append(StatusRange(first_offset=first, last_offset=last, status=recorded))
-    _fill(ranges, LAST_OFFSET + 1, rest)
-    return tuple(ranges)
-
-
-def kind_of_rest(state: SharePartitionState) -> OffsetStatusKind:
-    """The status of offsets at or above the start offset that are in no batch."""
+    if start is not None and offset < start:
+        return OffsetStatus(kind=OffsetStatusKind.BELOW_START)
+    said = [b for b in state.batches if b.first_offset <= offset <= b.last_offset]
+    if said:
+        count, number = max((batch.delivery_count, batch.delivery_state) for batch in said)
+        return OffsetStatus(kind=OffsetStatusKind.RECORDED, delivery_state=number, delivery_count=count)
     if state.state_epoch is None:
-        return OffsetStatusKind.UNKNOWN
-    return OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
-
-
-def _fill(ranges: list[StatusRange], end: int, status: OffsetStatus) -> None:
-    """Give `status` to the offsets between the last range and `end`."""
-    reached = ranges[-1].last_offset + 1 if ranges else 0
-    if reached < end:
-        ranges.append(StatusRange(first_offset=reached, last_offset=end - 1, status=status))
+        return UNKNOWN
+    return OffsetStatus(kind=OffsetStatusKind.UNINITIALIZED if start is None else OffsetStatusKind.UNRECORDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

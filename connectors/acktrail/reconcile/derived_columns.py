@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
-from acktrail.format.columns.model_values import replayed_state_of
-from acktrail.format.columns.record_columns import BatchColumns, NumberColumn
+from acktrail.format.columns.record_columns import BatchColumns, NumberColumn, replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail.model.replay import counts_by_state

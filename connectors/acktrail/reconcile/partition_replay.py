@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import Int64Array
-from acktrail.format.columns.model_values import RECORD_COLUMNS
+from acktrail.format.columns.record_columns import RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import (
     REPLAY_MEMORY,
     SHARE_PARTITION_STATES,

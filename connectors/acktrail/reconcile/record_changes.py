@@ -25,9 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, ascending, by_partition_and_offset, strides
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.format.columns.record_columns import (
+    CHANGE_COLUMNS,
     CONTENT_NUMBERS,
+    HELD_COLUMNS,
     NumberColumn,
     RecordColumns,
     content_columns,
@@ -130,7 +131,7 @@ def _marked_ranges(log: HistoryLog) -> MarkedRanges:
 
 
 def _marks_of_rest(log: HistoryLog, starts: Int64Array) -> Int64Array:
-    """For each row the mark of the offsets at or above the start offset that are in no batch (``kind_of_rest``)."""
+    """For each row the mark of the offsets at or above the start offset that are in no batch (``status_at``)."""
     has_snapshot = log.content.numbers["state_epoch"].mask[log.source[log.base]]
     cases = [log.kind[log.base] == ABSENT, ~has_snapshot, starts == LOWEST]
     return np.select(cases, [_ABSENT, _UNKNOWN, _UNINITIALIZED], _UNRECORDED)

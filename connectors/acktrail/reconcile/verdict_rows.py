@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
-from acktrail.format.columns.model_values import replayed_state_of
-from acktrail.format.columns.record_columns import NumberColumn
+from acktrail.format.columns.record_columns import NumberColumn, replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import RECONCILIATIONS
 from acktrail.format.columns.share_partition_keys import key_codes, state_partitions_of
 from acktrail.model.batches import TERMINAL_STATES

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, binary_column, by_partition_and_offset
-from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.format.columns.record_columns import (
     CONTENT_NUMBERS,
     BatchColumns,
     NumberColumn,
     RecordColumns,
     content_columns,
+    replayed_state_of,
 )
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.format.columns.share_partition_keys import KeyColumns, fixed_binary, read_keys, snapshot_keys

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import Int64Array, ascending
-from acktrail.format.columns.model_values import CHANGE_COLUMNS
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STRING, TABLES, schema
 from acktrail.format.columns.share_partition_keys import are_equal, key_codes
 from acktrail.model.batches import DeliveryState

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS, changes_of
 from acktrail.format.columns.schemas.table_schemas import INT64, STRING
 from acktrail.model.status_changes import StatusChange
 from acktrail.tables.delta.store import Tables

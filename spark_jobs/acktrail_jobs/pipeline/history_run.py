@@ -33,7 +33,7 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, InProcess, JobStep, OpenExecutors, Results, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array
-from acktrail.format.columns.model_values import RECORD_COLUMNS
+from acktrail.format.columns.record_columns import RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 from acktrail.reconcile.past.history_tables import (
     CHANGES,

@@ -24,7 +24,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.observed_run import read_coverage, read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, change_positions, saved_positions, saved_rows

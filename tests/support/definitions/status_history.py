@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from operator import attrgetter
+from itertools import groupby, pairwise
+from operator import attrgetter, itemgetter
 
 import pyarrow as pa
 
-from acktrail.format.columns.model_values import CHANGE_COLUMNS
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
@@ -15,12 +16,10 @@ from acktrail.model.status_changes import (
     LAST_OFFSET,
     Cause,
     KnownState,
-    OffsetStatus,
     OffsetStatusKind,
     RecordPosition,
     StatusChange,
-    StatusRange,
-    status_ranges,
+    status_at,
 )
 
 _key = attrgetter(*KEY_COLUMNS)
@@ -84,8 +83,22 @@ class History:
 def _changes(
     key: SharePartition, old: KnownState, new: KnownState, at: RecordPosition, *, all_offsets: bool = False
 ) -> Iterator[StatusChange]:
-    for first, last, before, after in differences(status_ranges(old), status_ranges(new), all_offsets=all_offsets):
-        yield StatusChange(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
+    """Of each longest range with one status before and one after: those that differ; if `all_offsets`, all."""
+    edges = sorted({0, LAST_OFFSET + 1, *edges_of(old), *edges_of(new)})
+    pieces = [(first, end - 1, status_at(old, first), status_at(new, first)) for first, end in pairwise(edges)]
+    for (before, after), own in groupby(pieces, key=itemgetter(2, 3)):
+        ranges = [*own]
+        if all_offsets or before != after:
+            ends = {"first_offset": ranges[0][0], "last_offset": ranges[-1][1]}
+            yield StatusChange(key=key, **ends, before=before, after=after, at=at)
+
+
+def edges_of(state: KnownState) -> set[int]:
+    """Offsets from which on the status may be another one."""
+    if not isinstance(state, SharePartitionState):
+        return set()
+    ends = {edge for batch in state.batches for edge in (batch.first_offset, batch.last_offset + 1)}
+    return {edge for edge in {*ends, state.start_offset or 0} if 0 < edge <= LAST_OFFSET}
 
 
 def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
@@ -99,28 +112,6 @@ def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
         case ShareSnapshot():
             is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
             return Cause.RESET if is_new_epoch or record.is_initialization else Cause.SNAPSHOT
-
-
-def differences(
-    before: Iterable[StatusRange], after: Iterable[StatusRange], *, all_offsets: bool = False
-) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
-    """First offset, last offset and both statuses of each longest range whose status differs between two coverings; if
-    `all_offsets`, also of those whose status is the same.
-
-    Cost: O(n) for n ranges of both.
-    """
-    olds, news = iter(before), iter(after)
-    old, new = next(olds), next(news)
-    first = 0
-    while first <= LAST_OFFSET:
-        last = min(old.last_offset, new.last_offset)
-        if all_offsets or old.status != new.status:
-            yield first, last, old.status, new.status
-        first = last + 1
-        if old.last_offset == last:
-            old = next(olds, old)
-        if new.last_offset == last:
-            new = next(news, new)
 
 
 def change_table(changes: Iterable[StatusChange]) -> pa.Table:

@@ -13,11 +13,10 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
-from acktrail.format.columns.model_values import share_partition_of
+from acktrail.format.columns.record_columns import share_partition_of
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.model.status_changes import (
     Cause,
@@ -116,18 +115,11 @@ def _events(tables: Tables, scope: HistoryScope) -> list[dict[str, Any]]:
     """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
     unknown = OffsetStatusKind.UNKNOWN.value
     is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
-    snapshot, found = tables.snapshot(CHANGES), []
     columns, where = [*_EVENT, "standing", "before_standing"], all_of(is_event, scope.expression())
-    for batch in () if snapshot is None else snapshot.batches(columns=columns, where=where):
-        is_loss = pc.not_equal(batch["before_standing"], unknown)
-        found.append(_summed(pa.Table.from_batches([batch]).select(_EVENT).append_column("is_loss", is_loss)))
-    events: list[dict[str, Any]] = _summed(pa.concat_tables(found)).to_pylist() if found else []
-    return events
-
-
-def _summed(rows: pa.Table) -> pa.Table:
-    summed = rows.group_by(list(_EVENT), use_threads=False).aggregate([("is_loss", "max")])
-    return summed.select([*_EVENT, "is_loss_max"]).rename_columns([*_EVENT, "is_loss"])
+    rows = tables.read(CHANGES, columns=columns, where=where)
+    rows = rows.append_column("is_loss", pc.not_equal(rows["before_standing"], unknown))
+    events = rows.group_by(list(_EVENT), use_threads=False).aggregate([("is_loss", "max")])
+    return events.rename_columns({"is_loss_max": "is_loss"}).to_pylist()
 
 
 def _of_share_partition(

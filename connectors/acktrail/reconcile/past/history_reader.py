@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError, InputError, UnknownName
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of, known_states_of
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS, changes_of, known_states_of
 from acktrail.model.batches import DeliveryState
 from acktrail.model.record_history import (
     ArchivedRange,
@@ -28,7 +28,7 @@ from acktrail.model.status_changes import (
     OffsetStatusKind,
     StatusChange,
     UnknownReason,
-    status_ranges,
+    status_at,
 )
 from acktrail.reconcile.past.history_completeness import (
     HistoryScope,
@@ -223,8 +223,7 @@ class HistoryReader:
         found: dict[tuple[str, int], RecordHistory] = {}
         for number, (key, state) in zip(rows["state_partition"].to_pylist(), known_states_of(rows), strict=True):
             if (key.topic_id, number) not in known:
-                ranges = status_ranges(state)
-                status = next(each.status for each in ranges if each.first_offset <= offset <= each.last_offset)
+                status = status_at(state, offset)
                 found[key.topic_id, number] = history_without_changes(offset, status, kept_from_ms)
         return found
 

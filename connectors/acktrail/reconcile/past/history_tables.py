@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.model_values import HELD_COLUMNS
+from acktrail.format.columns.record_columns import HELD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, with_dictionaries
 from acktrail.reconcile.past.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save_files
 from acktrail.replay.time_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins, in_order

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.format.columns.model_values import CHANGE_COLUMNS
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import DeliveryState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acktrail.embedded.kafka.installation import install, release_of
+from acktrail.embedded.kafka.installation import TOOLS, install
 
 _LOG = Path(__file__).parent / "java" / "log4j2-tools.properties"
 _OPTIONS = (
@@ -16,5 +16,5 @@ _OPTIONS = (
 def kafka_tool(version: str, main_class: str, *arguments: str) -> list[str]:
     """The command line of a tool, by its main class, for a broker of `version`, on the jars of the release that
     published the tools; log lines go to standard error."""
-    installation = install(release_of(version).tools_version)
+    installation = install(TOOLS.get(version, version))
     return list(installation.command(main_class, *arguments, jvm_options=_OPTIONS))

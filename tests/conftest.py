@@ -18,6 +18,7 @@ import pytest
 from drivers.process_sharing import ScopeSharing
 from hypothesis import HealthCheck, settings
 from servers.broker_diagnosis import diagnosis
+from servers.guarded_broker import GuardedBroker
 from servers.s3_server import S3, running_s3
 from servers.workload import Workload
 
@@ -162,7 +163,7 @@ def workload(broker: EmbeddedBroker) -> Workload:
 def guarded() -> Iterator[EmbeddedBroker]:
     """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
     names = ("admin", "reader", "exporter", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
-    with EmbeddedBroker(sasl_users={name: f"{name}-secret" for name in (*names, "unwelcome")}) as running:
+    with GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")}) as running:
         yield running
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from acktrail.config import java_home
 from acktrail.embedded.kafka.installation import (
+    TOOLS,
     Jar,
     JarLock,
-    Release,
     dependency,
     find_java,
-    release_of,
+    known_release,
     retrieve,
     sha256_of,
 )
@@ -28,19 +28,19 @@ LOG4J = {"4.1.2": "2.25.3", "4.2.1": "2.25.4", "4.3.1": "2.25.4", "4.4.0": "2.25
 LOCKS = Path(__file__).parents[1] / "connectors" / "acktrail" / "embedded" / "locks"
 
 
-def lock_release(release: Release, java: Path, folder: Path) -> JarLock:
-    """Resolve `release` inside `folder`; its lock."""
-    kafka, log4j = "org.apache.kafka", "org.apache.logging.log4j"
+def lock_release(version: str, java: Path, folder: Path) -> JarLock:
+    """Resolve `version` inside `folder`; its lock."""
+    kafka, log4j, tools = "org.apache.kafka", "org.apache.logging.log4j", TOOLS.get(version, version)
     wanted = [
-        dependency(kafka, "kafka_2.13", release.version, transitive=True),
-        dependency(log4j, "log4j-slf4j-impl", LOG4J[release.version]),
+        dependency(kafka, "kafka_2.13", version, transitive=True),
+        dependency(log4j, "log4j-slf4j-impl", LOG4J[version]),
     ]
-    if release.tools_version == release.version:
-        wanted.append(dependency(kafka, "kafka-tools", release.version))
-    wanted.append(f'  <override org="{kafka}" module="kafka-tools-api" rev="{release.tools_version}"/>')
+    if tools == version:
+        wanted.append(dependency(kafka, "kafka-tools", version))
+    wanted.append(f'  <override org="{kafka}" module="kafka-tools-api" rev="{tools}"/>')
     into = folder / "jars"
     retrieve(wanted, into, java=java, folder=folder / "ivy", with_metadata=True)
-    return JarLock(version=release.version, jars=tuple(sorted(_jar(path) for path in into.glob("*/*.jar"))))
+    return JarLock(version=version, jars=tuple(sorted(_jar(path) for path in into.glob("*/*.jar"))))
 
 
 def _jar(path: Path) -> Jar:
@@ -56,9 +56,8 @@ def main(versions: Sequence[str]) -> None:
     """Write the locks of `versions` into the source tree."""
     java = find_java(java_home())
     for version in versions:
-        release = release_of(version)
         with tempfile.TemporaryDirectory() as folder:
-            lock = lock_release(release, java, Path(folder))
+            lock = lock_release(known_release(version), java, Path(folder))
         path = LOCKS / f"kafka-{version}.json"
         path.write_text(lock.to_json(), encoding="utf-8")
         print(f"{path}: {len(lock.jars)} jars")

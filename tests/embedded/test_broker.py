@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from embedded.processes import DEFAULT_SIGNALS, eventually, lives, run_owner
+from servers.guarded_broker import GuardedBroker
 from servers.real_broker import kafka_tool, kill, releases, restart
 from servers.workload import Workload
 
@@ -37,7 +38,7 @@ def _client(broker: EmbeddedBroker, **more: object) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "log_level": 0,
-        **broker.client_properties(),
+        **broker.config().properties,
         **more,
     }
 
@@ -178,7 +179,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
 @pytest.mark.full
 def test_any_password_will_do() -> None:
     """It opens the broker to its user, is for this user only, and is in no log; a wrong one opens nothing."""
-    with EmbeddedBroker(sasl_users={"admin": 'a"d\\m i=n#é😀'}) as broker:
+    with GuardedBroker({"admin": 'a"d\\m i=n#é😀'}) as broker:
         Workload(broker.config()).create_topic("secret")
         wrong = AdminClient({**_client(broker), "sasl.password": "wrong"})
         with pytest.raises(KafkaException):

@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import AcknowledgeType
 from drivers.command_line import run
+from servers.guarded_broker import GuardedBroker
 from servers.real_broker import releases
 from servers.workload import Workload, until
 
@@ -40,7 +41,7 @@ class Guarded:
 @pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     users = {"admin": "admin-secret", "watcher": "watcher-secret"}
-    with EmbeddedBroker(request.param, sasl_users=users) as broker:
+    with GuardedBroker(users, request.param) as broker:
         workload = Workload(broker.config())
         for topic in ("open", "closed"):
             workload.create_topic(topic)

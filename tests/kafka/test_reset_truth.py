@@ -12,6 +12,7 @@ import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType, Producer
 from samples.history_tables import build
+from servers.guarded_broker import GuardedBroker
 from servers.real_broker import releases
 from servers.workload import Workload, start_at, until
 
@@ -49,7 +50,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
         yield request.getfixturevalue("guarded")
         return
     users = {"admin": "admin-secret", "resetter": "resetter-secret"}
-    with EmbeddedBroker(request.param, sasl_users=users) as broker:
+    with GuardedBroker(users, request.param) as broker:
         yield broker
 
 

@@ -10,7 +10,7 @@ import pytest
 from embedded.processes import eventually
 
 from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
-from acktrail.embedded.kafka.installation import install, release_of
+from acktrail.embedded.kafka.installation import TOOLS, install
 
 __all__ = ["kafka_tool", "kill", "releases", "restart"]
 
@@ -30,7 +30,7 @@ def restart(broker: EmbeddedBroker) -> None:
 
 def kafka_tool(main_class: str, *arguments: str, version: str = DEFAULT_VERSION) -> list[str]:
     """The command line of one of Kafka's own tools, by its main class, for a broker of `version`."""
-    installation = install(release_of(version).tools_version)
+    installation = install(TOOLS.get(version, version))
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF")
     return list(installation.command(main_class, *arguments, jvm_options=options))
 

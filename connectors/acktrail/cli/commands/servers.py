@@ -42,7 +42,7 @@ def start(
     in the folder for the next start.
     """
     from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker, start_detached
-    from acktrail.embedded.kafka.installation import release_of
+    from acktrail.embedded.kafka.installation import known_release
 
     if foreground:
         with EmbeddedBroker(version, folder=folder, port=port) as running:
@@ -53,7 +53,7 @@ def start(
             except KeyboardInterrupt:
                 typer.echo("stopping", err=True)
         return
-    own = folder or _brokers() / release_of(version).version
+    own = folder or _brokers() / known_release(version)
     broker = start_detached(version, folder=own, port=port)
     typer.echo(json.dumps(broker.to_json()) if as_json else broker.bootstrap_servers)
 

@@ -15,12 +15,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.kafka.installation import DEFAULT_VERSION, Installation, install, release_of
+from acktrail.embedded.kafka.installation import DEFAULT_VERSION, RELEASES, Installation, install, known_release
 from acktrail.embedded.process.guarded_process import GuardedProcess, is_held
 from acktrail.errors import AcktrailError, ConfigurationError
 
@@ -44,8 +44,6 @@ _JVM: Final = (
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-Xmx512m"),
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2-broker.properties').as_uri()}",
 )
-_BROKER_USER: Final = "acktrail-broker"
-"""As whom a broker with users talks to itself."""
 
 
 class NodePorts(NamedTuple):
@@ -70,43 +68,6 @@ def free_ports(port: int = 0) -> NodePorts:
             ) from error
         controller.bind((HOST, 0))
         return NodePorts(client=client.getsockname()[1], controller=controller.getsockname()[1])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaslAccess:
-    """Who may connect with SASL/PLAIN, user to password; the first may do everything."""
-
-    users: Mapping[str, str] = field(repr=False)
-    internal_password: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(24))
-
-    def to_properties(self) -> dict[str, str]:
-        """SASL/PLAIN on every listener and the standard authorizer, which denies what no ACL allows."""
-        users = {**self.users, _BROKER_USER: self.internal_password}
-        options = {"username": _BROKER_USER, "password": self.internal_password}
-        options |= {f"user_{name}": password for name, password in users.items()}
-        quoted = {name: re.sub(r'(["\\])', r"\\\1", value) for name, value in options.items()}
-        words = " ".join(f'{name}="{value}"' for name, value in quoted.items())
-        jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {words};"
-        return {
-            "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "sasl.mechanism.inter.broker.protocol": "PLAIN",
-            "sasl.mechanism.controller.protocol": "PLAIN",
-            "listener.name.client.plain.sasl.jaas.config": jaas,
-            "listener.name.controller.plain.sasl.jaas.config": jaas,
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:{_BROKER_USER};User:{next(iter(self.users))}",
-        }
-
-    def client_properties(self, user: str | None = None) -> dict[str, str]:
-        """What a client sets to log in as `user` (default: the first)."""
-        name = user or next(iter(self.users))
-        return {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": name,
-            "sasl.password": self.users[name],
-        }
 
 
 def to_properties_text(properties: Mapping[str, str]) -> str:
@@ -146,9 +107,7 @@ class EmbeddedBroker:
     killed). A folder that was used before is used again, also by a newer release. It holds
     Kafka's log directory ``data/``, ``broker.log`` and ``server.properties``, which may hold passwords.
 
-    `properties` are Kafka's and win over the defaults. `port` 0 takes a free one. With `sasl_users` (user to
-    password) clients log in with SASL/PLAIN and may do what ACLs allow; the first user may do everything.
-    `config(user)` and `client_properties(user)` connect as one of them.
+    `properties` are Kafka's and win over the defaults. `port` 0 takes a free one.
     """
 
     def __init__(
@@ -158,14 +117,12 @@ class EmbeddedBroker:
         folder: Path | None = None,
         port: int = 0,
         properties: Mapping[str, str] | None = None,
-        sasl_users: Mapping[str, str] | None = None,
     ) -> None:
-        self.version = release_of(version).version
+        self.version = known_release(version)
         self._temporary = folder is None
         self._folder = None if folder is None else folder.absolute()
         self._port = port
         self._properties = dict(properties or {})
-        self._access = SaslAccess(users=dict(sasl_users)) if sasl_users else None
         self._ports: NodePorts | None = None
         self._process: GuardedProcess | None = None
 
@@ -198,13 +155,9 @@ class EmbeddedBroker:
         """Pid of the process that watches over the JVM; None when it does not run."""
         return self._process.guardian_pid if self.pid is not None and self._process is not None else None
 
-    def client_properties(self, user: str | None = None) -> dict[str, str]:
-        """Client properties, besides ``bootstrap.servers``, to connect as `user` (default: the first)."""
-        return {} if self._access is None else self._access.client_properties(user)
-
-    def config(self, user: str | None = None) -> KafkaConfig:
-        """How acktrail connects to it, as `user`."""
-        return KafkaConfig(bootstrap_servers=self.bootstrap_servers, properties=self.client_properties(user))
+    def config(self) -> KafkaConfig:
+        """How acktrail connects to it."""
+        return KafkaConfig(bootstrap_servers=self.bootstrap_servers)
 
     def start(self) -> Self:
         """Start and wait until it is ready, at the address that it had before; does nothing when it runs.
@@ -299,7 +252,7 @@ class EmbeddedBroker:
             return
         # A random id in Kafka's form; a leading "-" would be taken for an option.
         cluster_id = secrets.token_urlsafe(16).replace("-", "a").replace("_", "b")
-        options = ("format", "-t", cluster_id, "-c", str(server), *installation.release.format_options)
+        options = ("format", "-t", cluster_id, "-c", str(server), *RELEASES[installation.version])
         command = installation.command("kafka.tools.StorageTool", *options)
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         output = done.stdout + done.stderr
@@ -315,7 +268,6 @@ class EmbeddedBroker:
             "advertised.listeners": f"CLIENT://{HOST}:{ports.client}",
             "controller.quorum.voters": f"1@{HOST}:{ports.controller}",
             "log.dirs": str(self.folder / "data"),
-            **(self._access.to_properties() if self._access else {}),
             **self._properties,
         }
 
@@ -336,7 +288,7 @@ class EmbeddedBroker:
         meta = (self.folder / "data" / "meta.properties").read_text(encoding="utf-8").splitlines()
         cluster_id = next((line.partition("=")[2] for line in meta if line.startswith("cluster.id=")), "")
         quick = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "log_level": 0}
-        client = AdminClient({**self.client_properties(), "bootstrap.servers": self.bootstrap_servers, **quick})
+        client = AdminClient({**self.config().properties, "bootstrap.servers": self.bootstrap_servers, **quick})
         deadline = time.monotonic() + _START_S
         reason = "no broker is registered"
         while self.pid is not None:

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -26,7 +26,16 @@ from acktrail.errors import ConfigurationError, MissingDependency, RetryableErro
 from acktrail.plain_tables import StepLines
 
 DEFAULT_VERSION: Final = "4.3.1"
-_SHARE_GROUPS_ON: Final = ("--feature", "share.version=1")
+RELEASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "4.1.2": ("--feature", "share.version=1"),
+    "4.2.1": (),
+    "4.3.1": (),
+    "4.4.0": (),
+}
+"""Releases, each with what ``StorageTool format`` needs for share groups to be on."""
+TOOLS: Final = {"4.4.0": "4.3.1"}
+"""Releases without kafka-tools and kafka-tools-api of their own, and the one whose tools serve them: these need that
+one's other jars."""
 MINIMUM_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _HINT: Final = (
@@ -38,31 +47,10 @@ _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """One release of Kafka. `tools_version` is the release whose kafka-tools and kafka-tools-api serve this one: they
-    were not published with 4.4.0, and 4.3.1's tools need 4.3.1's other jars. `format_options` is what ``StorageTool
-    format`` needs for share groups to be on.
-    """
-
-    version: str
-    tools_version: str
-    format_options: tuple[str, ...] = ()
-
-
-_RELEASES: Final = (
-    Release(version="4.1.2", tools_version="4.1.2", format_options=_SHARE_GROUPS_ON),
-    Release(version="4.2.1", tools_version="4.2.1"),
-    Release(version="4.3.1", tools_version="4.3.1"),
-    Release(version="4.4.0", tools_version="4.3.1"),
-)
-RELEASES: Final = {release.version: release for release in _RELEASES}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
     """A release of Kafka on this machine."""
 
-    release: Release
+    version: str
     java: Path
     jars: Path
 
@@ -76,9 +64,9 @@ def install(version: str = DEFAULT_VERSION) -> Installation:
 
     Raises MissingDependency, UnknownName, ConfigurationError (a jar is not what its lock says), RetryableError.
     """
-    release, java = release_of(version), find_java(config.java_home())
+    version, java = known_release(version), find_java(config.java_home())
     jars = resolve(read_lock(version), java=java, cache=config.cache_folder())
-    return Installation(release=release, java=java, jars=jars)
+    return Installation(version=version, java=java, jars=jars)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -142,7 +130,7 @@ def sha256_of(path: Path) -> str:
 
 def read_lock(version: str) -> JarLock:
     """The committed lock of a release. Raises UnknownName for a release that has none."""
-    release_of(version)
+    known_release(version)
     text = files("acktrail.embedded").joinpath("locks", f"kafka-{version}.json").read_text(encoding="utf-8")
     content = json.loads(text)
     return JarLock(version=content["version"], jars=tuple(Jar(**jar) for jar in content["jars"]))
@@ -255,11 +243,11 @@ def _exclusive(path: Path) -> Iterator[None]:
         yield
 
 
-def release_of(version: str) -> Release:
-    """The release named `version`. Raises UnknownName with the versions that exist."""
+def known_release(version: str) -> str:
+    """`version`. Raises UnknownName with the versions that exist."""
     if version not in RELEASES:
         raise UnknownName("Kafka version", version, nearest=tuple(RELEASES))
-    return RELEASES[version]
+    return version
 
 
 def find_java(java_home: Path | None = None) -> Path:

@@ -56,25 +56,19 @@ def _problem(code: int, message: str) -> JSONResponse:
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AcktrailError)
-    return _problem(_code(error), _message(error))
+    return _problem(*_code_and_message(error))
 
 
-def _code(error: AcktrailError) -> int:
+def _code_and_message(error: AcktrailError) -> tuple[int, str]:
     if isinstance(error, UnknownName) and error.kind in {"connector", "task"}:
-        return 404
+        return 404, f"{error.kind.capitalize()} {error.name} not found"
     if isinstance(error, ConnectorConflict):
-        return 409
-    return 400 if isinstance(error, InputError | InvalidConfiguration) else 500
-
-
-def _message(error: AcktrailError) -> str:
-    if isinstance(error, UnknownName) and error.kind in {"connector", "task"}:
-        return f"{error.kind.capitalize()} {error.name} not found"
+        return 409, error.message
     if isinstance(error, InvalidConfiguration):
         texts = [text for each in error.errors.values() for text in each]
         begin = f"Connector configuration is invalid and contains the following {len(texts)} error(s):"
-        return "\n".join([begin, *texts, _LIST_OF_ERRORS])
-    return error.message if isinstance(error, ConnectorConflict) else error.with_hint
+        return 400, "\n".join([begin, *texts, _LIST_OF_ERRORS])
+    return 400 if isinstance(error, InputError) else 500, error.with_hint
 
 
 async def _malformed(_: Request, error: Exception) -> JSONResponse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -98,33 +97,22 @@ _NO_COMMAND: Final = "NoArgsIsHelpError"
 """The error of a group of commands without a command: its help is the answer."""
 _INTERRUPTED: Final = 130
 _PROFILE: Final = "--profile"
-
-
-class _Usage(typer.BadParameter):
-    """Stands for every usage error: the base class has no public name."""
-
-
-_USAGE_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
-    base
-    for base in _Usage.__mro__[1:]
-    if base.__name__ in {"BadParameter", "UsageError"} and issubclass(base, Exception)
+_USAGE_ERROR: Final[type[Exception]] = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "UsageError"
 )
+"""Every usage error: the class has no public name."""
 
 
-class NamedCommands(TyperGroup):
-    """The commands whose path begins with `prefix`. `own` has those of this package as ``module:attribute``, a function
-    or a group of commands; `entry_point` is the group of entry points by which other packages of the project register
-    theirs; `groups` has what each group is for, by its path."""
+class CommandGroup(TyperGroup):
+    """The commands whose path begins with `prefix`, loaded when they are named: ``record.show`` is ``acktrail record
+    show``, and ``record`` is a group because ``GROUPS`` says what it is for."""
 
-    own: ClassVar[Mapping[str, str]] = {}
-    entry_point: ClassVar[str] = ""
-    groups: ClassVar[Mapping[str, str]] = {}
     prefix: ClassVar[str] = ""
 
     @classmethod
     def targets(cls) -> dict[str, str]:
         """Every command: its path, and where it is."""
-        return {**cls.own, **registered(cls.entry_point)}
+        return {**COMMANDS, **registered(COMMANDS_ENTRY_POINT)}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` begin with; a misspelt one is answered with the nearest names, which the base class
@@ -141,8 +129,8 @@ class NamedCommands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # the base class's signature
         path = self.prefix + cmd_name
-        target = self.own.get(path) or self.targets().get(path)
-        if path in self.groups:
+        target = COMMANDS.get(path) or self.targets().get(path)
+        if path in GROUPS:
             found = self._group(path)
         elif target is None:
             return None
@@ -158,18 +146,10 @@ class NamedCommands(TyperGroup):
 
     def _group(self, path: str) -> typer.Typer:
         inner = type(type(self).__name__, (type(self),), {"prefix": f"{path}."})
-        about = self.groups[path]
+        about = GROUPS[path]
         found = typer.Typer(cls=inner, help=about, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
         found.callback()(lambda: None)
         return found
-
-
-class CommandGroup(NamedCommands):
-    """The commands of ``acktrail``."""
-
-    own = COMMANDS
-    entry_point = COMMANDS_ENTRY_POINT
-    groups = GROUPS
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Recommends the demo only where that branch is there."""
@@ -238,7 +218,7 @@ def _run(arguments: list[str]) -> int:
         result = typer.main.get_command(app)(args=arguments, prog_name="acktrail", standalone_mode=False)
     except AcktrailError as error:
         return _failed(error, arguments)
-    except _USAGE_ERRORS as error:
+    except _USAGE_ERROR as error:
         return _misused(error)
     except (KeyboardInterrupt, typer.Abort):
         return _say("interrupted", "", _INTERRUPTED)

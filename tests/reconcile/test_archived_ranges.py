@@ -1,4 +1,4 @@
-"""Which offsets were ever archived: sets, in arrays."""
+"""Sets of offsets: those ever archived, ranges, stored ones cut into pieces, and archived ones beside dead letters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acktrail.model.record_history import OffsetRanges
 from acktrail.reconcile import newest_offsets
 from acktrail.reconcile.newest_offsets import RANGES, ArchivedRanges, offset_counts
+from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt, doubted, match_dead_letters
+from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
 
 GREATEST = 2**63 - 1
 
@@ -54,3 +57,90 @@ def test_the_greatest_offsets() -> None:
 def columns(piece: list[tuple[int, tuple[int, int]]]) -> tuple[npt.NDArray[np.int64], pa.StructArray]:
     ranges = [{"first_offset": first, "last_offset": last} for _, (first, last) in piece]
     return np.array([number for number, _ in piece], np.int64), pa.array(ranges, RANGES.value_type)
+
+
+ranges = st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda drawn: (drawn[0], sum(drawn)))
+deeds = st.lists(st.tuples(st.booleans(), ranges), max_size=12)
+
+
+@given(deeds, ranges)
+def test_offset_ranges_behave_as_a_set(done: list[tuple[bool, tuple[int, int]]], asked: tuple[int, int]) -> None:
+    """Whatever is put in and taken out: what lies outside is what a plain set lacks, in the longest ranges."""
+    own, plain = OffsetRanges(), set[int]()
+    for is_added, (first, last) in done:
+        (own.add if is_added else own.remove)(first, last)
+        (plain.update if is_added else plain.difference_update)(range(first, last + 1))
+    outside = list(own.outside(*asked))
+    told = [offset for first, last in outside for offset in range(first, last + 1)]
+    assert told == [offset for offset in range(asked[0], asked[1] + 1) if offset not in plain]
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(outside))
+
+
+SCHEMA = pa.schema([("state_partition", pa.int32()), ("offset", pa.int64())])
+
+
+def runs_of(offsets: set[int]) -> OffsetRuns:
+    rows = pa.Table.from_pylist([{"state_partition": 0, "offset": offset} for offset in offsets], schema=SCHEMA)
+    (found,) = stored_offsets(rows.to_batches(), {}).runs.values()
+    return found
+
+
+@given(st.sets(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 9))
+def test_pieces_hold_every_offset_and_no_more_than_asked(offsets: set[int], quota: int) -> None:
+    """Cut piece by piece, each offset lies in one piece, and every piece but the last is full: holes cost none."""
+    runs, own = runs_of(offsets), sorted(offsets)
+    bound, pieces = own[0], list[list[int]]()
+    while bound <= own[-1]:
+        end = runs.end_after(bound, quota)
+        pieces.append([offset for offset in own if bound <= offset < end])
+        bound = end
+    assert bound == own[-1] + 1
+    assert [offset for piece in pieces for offset in piece] == own
+    assert all(len(piece) == quota for piece in pieces[:-1])
+
+
+def test_holes_between_runs_cost_nothing() -> None:
+    """The example in the docstring."""
+    assert runs_of({*range(10), *range(90, 100)}).end_after(5, 8) == 93
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
+OFFSETS = st.lists(st.integers(0, 40), max_size=20)
+
+
+@given(SPANS, OFFSETS)
+def test_counts_are_those_of_sets(archived: list[tuple[int, int]], offsets: list[int]) -> None:
+    """Ranges may overlap and offsets come twice: each offset counts once, each record is in one count."""
+    found = match_dead_letters(archived, offsets)
+
+    there = {offset for first, last in archived for offset in range(first, last + 1)}
+    lettered = set(offsets)
+    assert found.archived == len(there)
+    assert found.records == len(offsets)
+    assert found.with_record == len(there & lettered)
+    assert found.without_record == len(there - lettered)
+    assert found.not_archived == len(lettered - there)
+    assert found.repeated == len(offsets) - len(lettered)
+    assert found.archived == found.with_record + found.without_record
+    assert found.records == found.with_record + found.not_archived + found.repeated
+
+
+def test_long_ranges_cost_nothing() -> None:
+    """A range of all offsets that there are is no list of them."""
+    found = match_dead_letters([(0, 2**63 - 1)], [2**63 - 1])
+    assert (found.with_record, found.without_record) == (1, 2**63 - 1)
+
+
+@given(SPANS, OFFSETS, st.sets(st.sampled_from(DeadLetterDoubt)))
+def test_a_doubt_leaves_numbers_unknown(
+    archived: list[tuple[int, int]], offsets: list[int], doubts: set[DeadLetterDoubt]
+) -> None:
+    """What a doubt touches is null and never 0; all else stays, and how many records there are is never in doubt."""
+    plain = match_dead_letters(archived, offsets)
+    found = doubted(plain, doubts)
+
+    assert (found.records, found.repeated) == (plain.records, plain.repeated)
+    assert (found.not_archived is None) == bool(doubts - {DeadLetterDoubt.LETTERS})
+    assert (found.without_record is None) == bool(doubts - {DeadLetterDoubt.HISTORY})
+    assert (found.with_record is None) == bool(doubts & {DeadLetterDoubt.TOPIC, DeadLetterDoubt.NAME})
+    assert found.archived == (None if DeadLetterDoubt.NAME in doubts else plain.archived)

@@ -1,7 +1,9 @@
-"""Timelines of marks, offset by offset: cut, divided and joined in any way, they are what the records say in turn."""
+"""Timelines of marks, offset by offset: cut, divided and joined in any way, they are what the records say in turn.
+Intervals on one axis: the cover is pointwise."""
 
 from __future__ import annotations
 
+import itertools
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from acktrail.model.status_changes import LAST_OFFSET
 from acktrail.replay import mark_timelines
+from acktrail.replay.combine_batches import cover
 from acktrail.replay.mark_timelines import MarkedRanges, timelines
 
 OFFSETS = (*range(14), 2**40, LAST_OFFSET - 1, LAST_OFFSET)
@@ -106,3 +109,27 @@ def test_no_range_has_no_timeline() -> None:
     """Nothing in, nothing out."""
     nothing = np.empty(0, np.int64)
     assert not len(timelines(MarkedRanges.of(nothing, 0, 0, 0)).changes.row)
+
+
+intervals = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 30), st.integers(-5, 5)).map(lambda t: (t[0], t[0] + t[1], t[2])),
+    max_size=25,
+)
+
+
+@given(intervals, st.sampled_from([0, 2**61]))
+def test_every_point_has_the_highest_priority(found: list[tuple[int, int, int]], shift: int) -> None:
+    """Disjoint, ascending, as few as can be, and at each point the greatest priority of those that cover it."""
+    first, last, priority = (np.array([t[i] for t in found], np.int64) for i in range(3))
+    covers = list(
+        zip(*(a.tolist() for a in cover(first + shift, last + shift, priority.astype(np.int32))), strict=True)
+    )
+    told = {p - shift: priority for begin, end, priority in covers for p in range(begin, end + 1)}
+    assert told == {
+        p: max(rank for begin, end, rank in found if begin <= p <= end)
+        for p in range(100)
+        if any(begin <= p <= end for begin, end, _ in found)
+    }
+    for (_, end, rank), (begin, _, next_rank) in itertools.pairwise(covers):
+        assert begin > end
+        assert begin > end + 1 or rank != next_rank

@@ -26,8 +26,6 @@ from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRul
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail_expectations.frames.frame_columns import BATCH_RULES
 from acktrail_expectations.frames.table_frames import (
-    RECONCILIATION_COLUMNS,
-    STATE_COLUMNS,
     export_ranges_frame,
     reconciliations_frame,
     share_partition_states_frame,
@@ -40,6 +38,7 @@ from acktrail_expectations.gate import (
     QualityResult,
     ValidationSummary,
     merged,
+    own_rows,
     stored_result,
 )
 from acktrail_expectations.run_data import RunData, UnvalidatedRecords
@@ -266,9 +265,11 @@ def suite_frames(run: RunData, now: datetime) -> Iterator[SuiteFrame]:
     yield of("export_ranges", ranges, _export_range, "nothing was exported since the last validation")
     nothing = "no state record came since the last validation"
     yield replace(_piece(run.records, pd.DataFrame()), why_empty=nothing)
-    states = share_partition_states_frame(run.rows("share_partition_states", STATE_COLUMNS), cluster=run.cluster)
+    states = share_partition_states_frame(
+        own_rows(run.store, run.run_id, "share_partition_states"), cluster=run.cluster
+    )
     yield of("share_partition_states", states, share_partition, "the run replayed no share partition")
-    verdicts = reconciliations_frame(run.rows("reconciliations", RECONCILIATION_COLUMNS))
+    verdicts = reconciliations_frame(own_rows(run.store, run.run_id, "reconciliations"))
     yield of("reconciliations", verdicts, share_partition, "the run reconciled no share partition")
 
 

@@ -345,8 +345,8 @@ def _line(result: QualityResult) -> str:
     return text if rule is None else f"{text}. What to do: {rule.advice} See docs/{rule.page}"
 
 
-def own_rows(store: Tables, run_id: str, name: str, columns: tuple[str, ...]) -> pa.Table:
-    """Some columns of the rows that a table has of a run."""
+def own_rows(store: Tables, run_id: str, name: str, columns: tuple[str, ...] | None = None) -> pa.Table:
+    """The rows that a table has of a run; of some columns."""
     return store.read(name, columns=columns, where=pc.field("run_id") == run_id)
 
 

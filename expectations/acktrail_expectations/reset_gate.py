@@ -33,12 +33,6 @@ _NUMBERS: Final = (
 )
 _TEXTS: Final = ("group_id", "topic", "topic_id", "clamp")
 _TYPES: Final = dict.fromkeys(_TEXTS, "object") | dict.fromkeys(_NUMBERS, "Int64") | {"refused": "boolean"}
-_RESULT_COLUMNS: Final = (
-    "attempt", "group_id", "topic", "topic_id", "partition", "target_offset", "status", "start_offset_after",
-    "described_start_offset", "state_epoch_before", "state_epoch_after", "evidence_offset", "verified_at",
-)  # fmt: skip
-"""The columns of ``RESET_EXECUTIONS`` that the frame is made of."""
-
 _DONE: Final = [status.value for status in Status if status.is_ok]
 _ROW_COUNT: Final = "row_count_as_planned"
 
@@ -136,10 +130,10 @@ def reset_result_frame(executions: pa.Table) -> pd.DataFrame:
     """The rows of one plan, the newest of each share partition: a later attempt leaves out what an earlier one did.
 
     Returns:
-        ``_RESULT_COLUMNS`` and `is_settled`, `is_done`, `has_evidence` (a state record shows it, or nothing was to
-        be shown), `done_start_offset` and `done_described_start_offset` (missing where it is not done).
+        The columns of ``RESET_EXECUTIONS`` and `is_settled`, `is_done`, `has_evidence` (a state record shows it, or
+        nothing was to be shown), `done_start_offset` and `done_described_start_offset` (missing where it is not done).
     """
-    rows = _with_topic_ids(frame_of(executions.select(list(_RESULT_COLUMNS))))
+    rows = _with_topic_ids(frame_of(executions))
     ordered = rows.sort_values(["attempt", "verified_at"], kind="stable")
     frame = ordered.drop_duplicates(["group_id", "topic", "partition"], keep="last").reset_index(drop=True)
     done = np.asarray(frame["status"].isin(_DONE), dtype=np.bool_)

@@ -36,8 +36,6 @@ from acktrail.tables.exported.record_files import RECORDS, RecordFiles
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import (
-    OBSERVED_COLUMNS,
-    RANGE_COLUMNS,
     state_topic_observed,
 )
 from acktrail_expectations.gate import own_rows
@@ -56,9 +54,9 @@ SEQUENCE: Final = "validations"
 _ADDRESSES: Final = ("offset", *PLACE)
 _FEW_RECORDS: Final = 1_000_000
 """Fewer take this process less time than executors need to start."""
-_GROUP_COLUMNS: Final = ("cluster_id", "group_id", "configs")
-_OFFSET_COLUMNS: Final = ("cluster_id", *OBSERVED_COLUMNS)
-_NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
+_OF_A_RUN: Final = (
+    "group_observations", "offset_observations", "share_partition_states", "reconciliations", "export_ranges",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +229,8 @@ class RunData:
     @classmethod
     def read(cls, store: Tables, run_id: str, *, every_record: bool) -> RunData:
         """What is to be validated for `run_id`; `every_record`: also what was validated before."""
-        groups = own_rows(store, run_id, "group_observations", _GROUP_COLUMNS)
-        offsets = own_rows(store, run_id, "offset_observations", _OFFSET_COLUMNS)
+        groups = own_rows(store, run_id, "group_observations")
+        offsets = own_rows(store, run_id, "offset_observations")
         cluster = observed_cluster(groups, offsets)
         topics = state_topic_observed(offsets)
         positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster), topics)
@@ -240,7 +238,7 @@ class RunData:
         # of those not validated yet, also the one that ends just below them on each state partition
         ends_from = {partition: offset - 1 for partition, offset in since.ranges.items()}
         unvalidated = at_or_above(ends_from, "last_offset", "gap_last")
-        ranges = store.read("export_ranges", columns=RANGE_COLUMNS, where=(pc.field("run_id") == run_id) | unvalidated)
+        ranges = store.read("export_ranges", where=(pc.field("run_id") == run_id) | unvalidated)
         why_not = _why_bytes_not_compared(store.snapshot(RECORDS), every_record=every_record)
         begin = _first_offsets_to_read(since.records, ranges)
         columns = ["state_partition", "gap_first", "gap_last"]
@@ -248,7 +246,7 @@ class RunData:
         return cls(
             store=store,
             run_id=run_id,
-            cluster_id=_cluster_id(store, run_id, groups, offsets),
+            cluster_id=_cluster_id(store, run_id),
             cluster=cluster,
             observed=offsets,
             since=since,
@@ -258,10 +256,6 @@ class RunData:
             ranges=ranges,
             why_bytes_not_compared=why_not,
         )
-
-    def rows(self, table: str, columns: tuple[str, ...]) -> pa.Table:
-        """Some columns of the rows that a table has of the run."""
-        return own_rows(self.store, self.run_id, table, columns)
 
     @property
     def exported_ends(self) -> dict[int, int]:
@@ -312,11 +306,7 @@ def _state_partitions(store: Tables, cluster: ObservedCluster) -> list[int]:
     return list(exported.unique().to_pylist())
 
 
-def _cluster_id(store: Tables, run_id: str, *observations: pa.Table) -> str | None:
+def _cluster_id(store: Tables, run_id: str) -> str | None:
     """The cluster that the run's rows name."""
-    named = (own_rows(store, run_id, name, ("cluster_id",)) for name in _NAMED)
-    for rows in (*observations, *named):
-        found = pc.unique(rows["cluster_id"]).drop_null().to_pylist()
-        if found:
-            return str(found[0])
-    return None
+    named = (own_rows(store, run_id, name, ("cluster_id",))["cluster_id"].drop_null() for name in _OF_A_RUN)
+    return next((str(found[0]) for found in named if len(found)), None)

@@ -34,26 +34,6 @@ from acktrail_expectations.frames.frame_columns import (
     where,
 )
 
-RANGE_COLUMNS: Final = (
-    "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read", "records_decoded",
-    "records_quarantined", "log_start_offset", "log_end_offset", "gap_first", "gap_last", "gap_reason",
-)  # fmt: skip
-"""The columns of ``EXPORT_RANGES`` that its frame is made of."""
-STATE_COLUMNS: Final = (
-    "group_id", "topic_id", "topic", "partition", "state_partition", "start_offset", "first_unfinished_offset",
-    "end_offset", "delivery_complete_count", "available_records", "acknowledged_records", "archiving_records",
-    "archived_records", "batches", "completeness",
-)  # fmt: skip
-"""The columns of ``SHARE_PARTITION_STATES`` that the frame is made of."""
-RECONCILIATION_COLUMNS: Final = (
-    "group_id", "topic_id", "topic", "partition", "verdict", "reason", "moved", "durable_start_offset", "durable_lag",
-    "described_start_offset_after", "described_lag_after", "log_end_offset_before", "log_end_offset_after",
-)  # fmt: skip
-"""The columns of ``RECONCILIATIONS`` that the frame is made of."""
-OBSERVED_COLUMNS: Final = (
-    "phase", "observed_at", "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset",
-)  # fmt: skip
-"""The columns of ``OFFSET_OBSERVATIONS`` that the frame is made of."""
 _NOT_LOST: Final = (PRUNED_BEFORE_FIRST_EXPORT, DROPPED_BY_RETENTION)
 _LOG_OFFSETS: Final = ("log_start_offset", "log_end_offset")
 
@@ -66,13 +46,13 @@ def export_ranges_frame(
     `ranges`: those to validate and, on each state partition, the one before them. `stored`: the records that are.
 
     Returns:
-        ``RANGE_COLUMNS`` and `begin`, `end` (the gap and the records together, one past the last), `expected_begin`
-        (the end before; missing in a state partition's first range), `first_begin` (only in its first range),
-        `after_gap` (one past the gap), `lost_first` (`gap_first`, except of what was pruned before the first export
+        The columns of ``EXPORT_RANGES`` and `begin`, `end` (the gap and the records together, one past the last),
+        `expected_begin` (the end before; missing in a state partition's first range), `first_begin` (only in its first
+        range), `after_gap` (one past the gap), `lost_first` (`gap_first`, except of what was pruned before the first export
         or is not kept), `span_records`, `accounted_records`, `stored_records` (missing where older than `addresses`),
         `first_state_topic_id`.
     """
-    frame = frame_of(ranges.select(list(RANGE_COLUMNS)))
+    frame = frame_of(ranges)
     frame = frame.assign(
         begin=frame["gap_first"].fillna(frame["first_offset"]), end=frame["last_offset"].fillna(frame["gap_last"]) + 1
     )
@@ -107,15 +87,14 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
     """One run's states with what bounds them.
 
     Returns:
-        ``STATE_COLUMNS`` and `log_start_offset`, `log_end_offset` (missing for a topic that is gone or may not be
-        seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`, `batch_columns`,
+        The columns of ``SHARE_PARTITION_STATES`` and `log_start_offset`, `log_end_offset` (missing for a topic that is
+        gone or may not be seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`, `batch_columns`,
         `finished_records` (the sum of the table's own columns), `inflight_records` (delivered, and neither finished nor
         given up), `lock_limit` (missing where not known).
     """
-    table = states.select(list(STATE_COLUMNS))
-    frame = frame_of(table)
+    frame = frame_of(states)
     derived = frame.assign(
-        home_state_partition=home_state_partitions(table, cluster.state_partition_count),
+        home_state_partition=home_state_partitions(states, cluster.state_partition_count),
         is_uninitialized=frame["start_offset"].isna(),
         inflight_records=frame["available_records"] + frame["archiving_records"].fillna(0),
         lock_limit=frame["group_id"].map(dict(cluster.lock_limits)).astype("Int64"),
@@ -131,10 +110,10 @@ def reconciliations_frame(reconciliations: pa.Table) -> pd.DataFrame:
     """One run's reconciliations.
 
     Returns:
-        ``RECONCILIATION_COLUMNS`` and, missing unless the verdict is a match of values that did not move:
+        The columns of ``RECONCILIATIONS`` and, missing unless the verdict is a match of values that did not move:
         `agreed_start_offset` (described), `agreed_lag` (described, where the log did not grow either).
     """
-    frame = frame_of(reconciliations.select(list(RECONCILIATION_COLUMNS)))
+    frame = frame_of(reconciliations)
     moved = np.asarray(frame["moved"].fillna(value=True), dtype=np.bool_)
     agreed = known_true(frame["verdict"] == Verdict.MATCH.value) & ~moved
     still = known_true(frame["log_end_offset_before"] == frame["log_end_offset_after"])
@@ -185,8 +164,7 @@ def _mapped(series: pd.Series, numbers: Mapping[Any, int]) -> pd.Series:
 
 
 def _of_state_topic(observed: pa.Table) -> pa.Table:
-    own = observed.select(list(OBSERVED_COLUMNS))
-    return own.filter(pc.and_(pc.is_null(own["group_id"]), pc.equal(own["topic"], STATE_TOPIC)))
+    return observed.filter(pc.and_(pc.is_null(observed["group_id"]), pc.equal(observed["topic"], STATE_TOPIC)))
 
 
 def _age(observed: pa.Table, now: datetime) -> int | None:

@@ -12,7 +12,7 @@ so are those of the next range, and so on; the states after the last one are tho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -38,24 +38,18 @@ from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.upkeep.file_rewrite import recorded_ends
 from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, apply_records, commit_spans, records_between
 
-RECHECKED: Final = pa.schema(
-    [
-        pa.field("records", pa.int64()),
-        pa.field("changes", pa.int64()),
-        pa.field("table", pa.string()),
-        pa.field("state_partition", pa.int32()),
-        pa.field("subject", pa.string()),
-        pa.field("detail", pa.string()),
-    ]
+_COUNTS: Final = pa.schema([("records", pa.int64()), ("changes", pa.int64())])
+_DIFFERENCES: Final = pa.schema(
+    [("table", pa.string()), ("state_partition", pa.int32()), ("subject", pa.string()), ("detail", pa.string())]
 )
-"""Counts of what was compared, and the first difference of a state partition where `subject` is not null."""
+"""The first one of a state partition."""
 _RECORDS_AT_ONCE: Final = 200_000
 _IN_LOG: Final = ("record_offset", *KEY_COLUMNS, "first_offset")
 _Row = dict[str, Any]
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
-_RECHECK: Final = JobStep(name="build the history again", kinds={"rechecked": RECHECKED})
+_RECHECK: Final = JobStep(name="build the history again", kinds={"counts": _COUNTS, "differences": _DIFFERENCES})
 _DECODE: Final = JobStep(name="decode raw bytes again", kinds={"contradicting": CONTRADICTIONS})
-_NO_HISTORY: Final = RECHECKED.empty_table()
+_NO_HISTORY: Final = {kind: schema.empty_table() for kind, schema in _RECHECK.kinds.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +106,13 @@ def verify(tables: TablesConfig, open_executors: OpenExecutors) -> VerifySummary
     own = saved.rows(stored)
     return VerifySummary(
         share_partitions=own.num_rows,
-        records=pc.sum(rechecked["records"]).as_py() or 0,
-        changes=pc.sum(rechecked["changes"]).as_py() or 0,
+        records=pc.sum(rechecked["counts"]["records"]).as_py() or 0,
+        changes=pc.sum(rechecked["counts"]["changes"]).as_py() or 0,
         differences=(
             *_of_records(contradicting),
             *(each for each in export_differences(stored, saved) if each.state_partition not in dropped),
             *(each for each in _of_memory(own, again) if each.state_partition not in dropped),
-            *(
-                Difference(**{name: row[name] for name in Difference.__slots__})
-                for row in rechecked.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist()
-            ),
+            *(Difference(**row) for row in rechecked["differences"].sort_by("state_partition").to_pylist()),
         ),
         not_compared=tuple(sorted(dropped)),
     )
@@ -151,13 +142,15 @@ def _replayed_again(executors: Executors, stored: Tables, saved: SavedStates, mo
     return run_replay(executors, stored, moment.observation, coverages, ReplayStart())
 
 
-def _rebuilt_history(executors: Executors, stored: Tables, moment: TopicAtTime, without: frozenset[int]) -> pa.Table:
-    """Rows of ``RECHECKED``, `without` some state partitions."""
+def _rebuilt_history(
+    executors: Executors, stored: Tables, moment: TopicAtTime, without: frozenset[int]
+) -> Mapping[str, pa.Table]:
+    """Results of ``_RECHECK``, `without` some state partitions."""
     saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
     longest = sorted(
         ((n, end, saved.get(n, 0)) for n, end in built.items() if end and n not in without), key=lambda each: -each[1]
     )
-    return run_in_turn(executors, _RECHECK, longest, partial(recheck_history, stored.config))["rechecked"]
+    return run_in_turn(executors, _RECHECK, longest, partial(recheck_history, stored.config))
 
 
 def _contradicting(executors: Executors, stored: Tables) -> pa.Table:
@@ -201,12 +194,12 @@ def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
 
 
 def recheck_history(config: TablesConfig, built: Sequence[tuple[int, int, int]]) -> Results:
-    """Results of kind ``rechecked`` (rows of ``RECHECKED``) of a share: state partitions, each with the offset
-    up to which its history is built, and that up to which its states are saved."""
+    """Results of ``_RECHECK`` of a share: state partitions, each with the offset up to which its history is built, and
+    that up to which its states are saved."""
     tables = Tables(config)
     for number, end, saved in built:
-        rows = list(_compared(tables, number, end, has_saved=saved == end))
-        yield "rechecked", pa.Table.from_pylist(rows, schema=RECHECKED)
+        for kind, row in _compared(tables, number, end, has_saved=saved == end):
+            yield kind, pa.Table.from_pylist([row], schema=_RECHECK.kinds[kind])
 
 
 def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) -> dict[str, Any] | None:
@@ -221,8 +214,8 @@ def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) 
     return rows[0]
 
 
-def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iterator[_Row]:
-    """Rows of ``RECHECKED`` for one state partition, range by range up to the first difference."""
+def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iterator[tuple[str, _Row]]:
+    """Rows of ``_COUNTS`` and ``_DIFFERENCES`` for one state partition, range by range up to the first difference."""
     held, begin, bound = HELD_COLUMNS.empty_table(), 0, 0
     while bound < end:
         bound = min(end, bound + _RECORDS_AT_ONCE)
@@ -230,7 +223,7 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
         records = tables.read(RECORDS, columns=HISTORY_INPUTS, where=where).sort_by("offset")
         made, held, ends = apply_records(records, held, {number: begin}, {}, partial(commit_spans, tables))
         reached = ends.get(number, begin)
-        yield {"records": records.num_rows, "changes": made.num_rows}
+        yield "counts", {"records": records.num_rows, "changes": made.num_rows}
         at = pc.field("record_offset")
         where = (pc.field("state_partition") == number) & (at >= begin) & (at < reached)
         stored = tables.read(CHANGES, columns=CHANGE_COLUMNS.names, where=where)
@@ -245,6 +238,6 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
         yield _difference(HELD, number, different, "its state")
 
 
-def _difference(table: str, number: int, row: _Row, detail: str) -> _Row:
+def _difference(table: str, number: int, row: _Row, detail: str) -> tuple[str, _Row]:
     key = share_partition_of(row).coordinator_key
-    return {"table": table, "state_partition": number, "subject": key, "detail": f"{detail} differs"}
+    return "differences", {"table": table, "state_partition": number, "subject": key, "detail": f"{detail} differs"}

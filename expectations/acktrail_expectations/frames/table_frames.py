@@ -48,9 +48,9 @@ def export_ranges_frame(
     Returns:
         The columns of ``EXPORT_RANGES`` and `begin`, `end` (the gap and the records together, one past the last),
         `expected_begin` (the end before; missing in a state partition's first range), `first_begin` (only in its first
-        range), `after_gap` (one past the gap), `lost_first` (`gap_first`, except of what was pruned before the first export
-        or is not kept), `span_records`, `accounted_records`, `stored_records` (missing where older than `addresses`),
-        `first_state_topic_id`.
+        range), `after_gap` (one past the gap), `lost_first` (`gap_first`, except of what was pruned before the first
+        export or is not kept), `span_records`, `accounted_records`, `stored_records` (missing where older than
+        `addresses`), `first_state_topic_id`.
     """
     frame = frame_of(ranges)
     frame = frame.assign(

@@ -75,7 +75,7 @@ def write_statuses(tables: TablesConfig, executors: Executors, run_id: str) -> N
         ConcurrentCommit: the statuses are being written elsewhere.
     """
     stored, own = Tables(tables), pc.field("run_id") == run_id
-    # Of one that was reconciled without a share partition the samples tell.
+    # A run that was reconciled without a share partition has samples alone.
     run = _run_among(stored, ("reconciliations",), own) or _run_among(stored, SAMPLED, own)
     if run is None:
         hint = "`acktrail run reconcile`"

@@ -171,24 +171,19 @@ def test_callers_airflow_settings_do_not_reach_it(monkeypatch: pytest.MonkeyPatc
     assert Path(found["PATH"].split(os.pathsep)[0], "airflow").exists()
 
 
-def test_log_of_a_task_that_never_ran(tmp_path: Path) -> None:
-    """No log is no reason: the error still says where it would be."""
-    log = task_log(tmp_path, "dag", "run", "task", 1)
-    assert (log.reason, log.tail) == ("", ())
-    assert log.path.name == "attempt=1.log"
-
-
 def test_log_gives_the_last_error_in_one_line(tmp_path: Path) -> None:
-    """The reason is the last exception's text on one line, whatever else is in the file."""
+    """No log is no reason: the error still says where it would be. Else the reason is the last exception's text on one
+    line, whatever else is in the file."""
     log = task_log(tmp_path, "d", "r", "t", 2)
+    assert (log.reason, log.tail, log.path.name) == ("", (), "attempt=2.log")
     log.path.parent.mkdir(parents=True)
+    failed = {"event": "failed", "level": "error"}
     entries = [
         {"event": "one", "level": "info"},
-        {"event": "failed", "level": "error", "error_detail": [{"exc_type": "E", "exc_value": "first"}]},
-        {"event": "failed", "level": "error", "error_detail": [{"exc_type": "E", "exc_value": "two\n lines"}]},
+        {**failed, "error_detail": [{"exc_type": "E", "exc_value": "first"}]},
+        {**failed, "error_detail": [{"exc_type": "E", "exc_value": "two\n lines"}]},
         {"event": "bye", "level": "info"},
     ]
     log.path.write_text("not json\n" + "\n".join(map(json.dumps, entries)) + "\n[1]\n")
     again = task_log(tmp_path, "d", "r", "t", 2)
-    assert again.reason == "two lines"
-    assert len(again.tail) == 6
+    assert (again.reason, len(again.tail)) == ("two lines", 6)

@@ -38,16 +38,29 @@ class TestDeltaTableSource(SourceSuite):
             append(self.folder, [next(self.numbers) for _ in range(rows)])
             left -= rows
         if count:
-            DeltaTable(str(self.folder / "findings")).optimize.compact()
+            findings(self.folder).optimize.compact()
 
 
-def append(root: Path, numbers: list[int], **changes: Any) -> None:
-    write_deltalake(str(root / "findings"), pa.table({"n": pa.array(numbers, pa.int64())}), mode="append", **changes)
+Place = Path | TablesConfig
 
 
-def read(root: Path | str, position: Position | None = None, **config: str) -> list[SourceBatch]:
+def at(place: Place) -> TablesConfig:
+    return place if isinstance(place, TablesConfig) else TablesConfig(uri=str(place))
+
+
+def append(place: Place, numbers: list[int]) -> None:
+    rows, own = pa.table({"n": pa.array(numbers, pa.int64())}), at(place)
+    write_deltalake(f"{own.uri}/findings", rows, mode="append", storage_options=dict(own.options))
+
+
+def findings(place: Place) -> DeltaTable:
+    return DeltaTable(f"{at(place).uri}/findings", storage_options=dict(at(place).options))
+
+
+def read(place: Place, position: Position | None = None, **config: str) -> list[SourceBatch]:
     """What a bounded task gives."""
-    keys = {"tables": str(root), "table": "findings", "bounded": "true", "interval.ms": "1"}
+    keys = {"tables": at(place).uri, "table": "findings", "bounded": "true", "interval.ms": "1"}
+    keys |= {f"option.{name}": value for name, value in at(place).options.items()}
     connector = DeltaTableSource(DeltaTableSource.config_def.parse({**keys, **config}))
     (own,) = connector.task_configs(3)
     task = connector.task(own)
@@ -71,38 +84,34 @@ def numbers_of(batches: list[SourceBatch]) -> list[int]:
     return [row["n"] for row in rows_of(batches)]
 
 
-def test_a_compaction_and_a_vacuum_add_and_lose_nothing(tmp_path: Path) -> None:
-    """Who was past the compacted versions reads on behind them; commits without rows move the position too."""
+@pytest.mark.parametrize("where", ["tmp_path", "bucket"])
+def test_a_compaction_and_a_vacuum_add_and_lose_nothing(request: pytest.FixtureRequest, where: str) -> None:
+    """Who was past the compacted versions reads on behind them; commits without rows move the position too. Rows that
+    are only in vacuumed files are named, not skipped."""
+    place: Place = request.getfixturevalue(where)
     for number in range(4):
-        append(tmp_path, [number])
-    before = read(tmp_path)
+        append(place, [number])
+    before = read(place)
     assert numbers_of(before) == [0, 1, 2, 3]
-    table = DeltaTable(str(tmp_path / "findings"))
+    table = findings(place)
     table.optimize.compact()
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    after = read(tmp_path, before[-1].position)
+    after = read(place, before[-1].position)
     assert numbers_of(after) == []
-    assert after[-1].position == {
-        "table_id": str(table.metadata().id),
-        "version": DeltaTable(str(tmp_path / "findings")).version() + 1,
-        "file": 0,
-        "row": 0,
-    }
-    append(tmp_path, [4])
-    assert numbers_of(read(tmp_path, after[-1].position)) == [4]
+    end = {"table_id": str(table.metadata().id), "version": findings(place).version() + 1, "file": 0, "row": 0}
+    assert after[-1].position == end
+    append(place, [4])
+    assert numbers_of(read(place, after[-1].position)) == [4]
+    with pytest.raises(DamagedTables, match="a vacuum removed it") as found:
+        read(place)
+    assert "start=end" in found.value.hint
 
 
-def test_a_version_whose_files_are_gone_is_an_error(tmp_path: Path) -> None:
-    """Rows that were compacted and vacuumed, and versions that a cleanup of the log removed, are named, not skipped."""
+def test_a_version_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    """Versions that a cleanup of the log removed are named, not skipped."""
     append(tmp_path, [0])
     append(tmp_path, [1])
-    table = DeltaTable(str(tmp_path / "findings"))
-    table.optimize.compact()
-    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    with pytest.raises(DamagedTables, match="vacuum") as found:
-        read(tmp_path)
-    assert "start=end" in found.value.hint
-    DeltaTable(str(tmp_path / "findings")).create_checkpoint()
+    findings(tmp_path).create_checkpoint()
     (tmp_path / "findings/_delta_log" / f"{0:020d}.json").unlink()
     with pytest.raises(DamagedTables, match="version 0 is not there any more"):
         read(tmp_path)
@@ -124,8 +133,8 @@ def test_the_end_is_kept_from_the_first_start(tmp_path: Path) -> None:
 def test_changed_rows_are_refused_or_given_as_rewritten(tmp_path: Path) -> None:
     """A commit that takes rows away fails the task; with updates=rewritten the rows of the new files come."""
     append(tmp_path, [0, 1, 2])
-    DeltaTable(str(tmp_path / "findings")).update(predicate="n = 1", updates={"n": "n + 10"})
-    DeltaTable(str(tmp_path / "findings")).delete("n = 2")
+    findings(tmp_path).update(predicate="n = 1", updates={"n": "n + 10"})
+    findings(tmp_path).delete("n = 2")
     with pytest.raises(ConfigurationError, match="version 1 of the table findings removed or changed rows"):
         read(tmp_path)
     found = numbers_of(read(tmp_path, updates="rewritten"))
@@ -176,21 +185,3 @@ def test_names_and_positions_of_strangers_are_refused(tmp_path: Path) -> None:
             connector.check_position(own, wrong)
     with pytest.raises(InputError):
         connector.source_partition({"table": "other"})
-
-
-def test_a_table_in_a_bucket_is_followed(bucket: TablesConfig) -> None:
-    """The same from object storage: rows, compactions, and a file that is gone."""
-    config = bucket
-    options = {f"option.{name}": value for name, value in config.options.items()}
-    folder = f"{config.uri}/findings"
-    for number in range(2):
-        rows = pa.table({"n": pa.array([number], pa.int64())})
-        write_deltalake(folder, rows, mode="append", storage_options=dict(config.options))
-    batches = read(config.uri, **options)
-    assert numbers_of(batches) == [0, 1]
-    table = DeltaTable(folder, storage_options=dict(config.options))
-    table.optimize.compact()
-    assert numbers_of(read(config.uri, batches[-1].position, **options)) == []
-    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    with pytest.raises(DamagedTables, match="a vacuum removed it"):
-        read(config.uri, **options)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,8 @@ from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, LeaseLost, RetryableError
+from acktrail.tables.bucket import Bucket
+from acktrail.tables.delta.table_place import table_root
 from acktrail.tables.lease import WorkerLease, lease_path
 
 TTL = 10.0
@@ -35,12 +38,13 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> TablesConfig:
     return config
 
 
-class Waiting:
+class Waiting(Bucket):
     """A world with one storage, several workers and their clocks, in which anything may happen between two requests:
     time passes, another worker acts, a response gets lost, a put comes late. Clocks show any time and differ in speed
     by up to 4 %."""
 
     def __init__(self, chance: random.Random, workers: int) -> None:
+        super().__init__(table_root(UNUSED))
         self.chance, self.now, self.busy = chance, 0.0, set[int]()
         self.stored: dict[str, bytes] = {}
         self.late: list[tuple[str, bytes]] = []
@@ -54,7 +58,7 @@ class Waiting:
         offset, rate = self.chance.uniform(0, 1e9), self.chance.uniform(0.96, 1.04)
         return lambda: offset + rate * self.now
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, folder: str, after: str = "", most: int | None = None) -> list[str]:
         self._meanwhile()
         found = sorted(path.rpartition("/")[2] for path in self.stored if path.startswith(f"{folder}/"))
         self._meanwhile()
@@ -70,7 +74,7 @@ class Waiting:
             raise RetryableError("nothing was removed")
         self.stored.pop(path, None)
 
-    def put(self, path: str, data: bytes) -> bool:
+    def put(self, path: str, data: Any) -> bool:
         self._meanwhile()
         lost = self.chance.random()
         if lost < 0.1:

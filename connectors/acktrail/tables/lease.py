@@ -27,8 +27,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote
 
 from acktrail.config import TablesConfig
@@ -51,47 +50,6 @@ _UNREADABLE_TTL_S: Final = 60.0
 _REQUEST_PATIENCE: Final = dt.timedelta(seconds=5)
 """For a request and for all its retries: a lease that cannot be renewed soon is not renewed in time."""
 _NUMBERED: Final = re.compile(r"(\d{20})\.json")
-
-
-class LeaseObjects(Protocol):
-    """The objects of leases (``Bucket``). Raises (all methods): ConfigurationError, RetryableError: the storage refused
-    or failed; of a put it is not known then whether it landed."""
-
-    def names(self, folder: str) -> list[str]:
-        """Sorted; none where there is no folder."""
-
-    def get(self, path: str) -> bytes | None:
-        """An object; None: there is none."""
-
-    def put(self, path: str, data: bytes) -> bool:
-        """Put an object where there is none; whether there was none."""
-
-    def delete(self, path: str) -> None:
-        """Remove an object, if it is there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    """What the object holds; `owner` empty: no worker has the lease. `token` differs in every version ever written."""
-
-    owner: str
-    ttl_s: float
-    written_at_ms: int
-    token: str
-
-    def to_bytes(self) -> bytes:
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(values, ensure_ascii=False).encode()
-
-    @classmethod
-    def of(cls, data: bytes) -> _Record:
-        """Fields of a newer release are ignored."""
-        try:
-            found = json.loads(data)
-            owner, token = str(found["owner"]), str(found["token"])
-            return cls(owner=owner, ttl_s=float(found["ttl_s"]), written_at_ms=int(found["written_at_ms"]), token=token)
-        except (ValueError, KeyError, TypeError):
-            return cls(owner="unknown", ttl_s=_UNREADABLE_TTL_S, written_at_ms=now_ms(), token="")
 
 
 def since_boot_s() -> float:
@@ -119,7 +77,7 @@ class WorkerLease:
         owner: str,
         ttl_s: float = 30.0,
         clock: Callable[[], float] = since_boot_s,
-        objects: LeaseObjects | None = None,
+        objects: Bucket | None = None,
     ) -> None:
         if not name or not owner or ttl_s <= 0:
             raise InputError("a lease has a name, an owner and a time to live", hint="give all three")
@@ -131,7 +89,7 @@ class WorkerLease:
         self._until = 0.0
         self._sent: set[bytes] = set()
         """Renewals that may have landed without this worker knowing."""
-        self._seen: tuple[bytes, float] | None = None
+        self._seen: tuple[bytes | None, float] | None = None
         """Another worker's version, and when it was seen first."""
         self.holder = "another worker"
         """Who had it when it was last looked at, for people."""
@@ -175,21 +133,23 @@ class WorkerLease:
         mine, self._mine = self._mine, None
         if mine is not None:
             with contextlib.suppress(RetryableError):
-                self._objects.put(self._path(mine + 1), self._record("").to_bytes())
+                self._objects.put(self._path(mine + 1), self._record(""))
 
     def _may_take(self, data: bytes | None) -> bool:
         """Whether the lease with the newest object `data` (None: there is none) is free, was this owner's, or was not
         renewed in time."""
-        record, now = _Record.of(data) if data is not None else self._record(""), self._clock()
-        self.holder = record.owner or "no worker"
-        if record.owner in ("", self.owner):
+        (owner, ttl_s), now = _owner_and_ttl(data), self._clock()
+        self.holder = owner or "no worker"
+        if owner in ("", self.owner):
             return True
         if self._seen is None or self._seen[0] != data:
-            self._seen = data or b"", now
-        return now - self._seen[1] > record.ttl_s * _PATIENCE
+            self._seen = data, now
+        return now - self._seen[1] > ttl_s * _PATIENCE
 
-    def _record(self, owner: str) -> _Record:
-        return _Record(owner=owner, ttl_s=self.ttl_s, written_at_ms=now_ms(), token=uuid.uuid4().hex)
+    def _record(self, owner: str) -> bytes:
+        """What an object holds; `owner` empty: no worker has the lease. No two are equal."""
+        record = {"owner": owner, "ttl_s": self.ttl_s, "written_at_ms": now_ms(), "token": uuid.uuid4().hex}
+        return json.dumps(record, ensure_ascii=False).encode()
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:020d}.json"
@@ -210,7 +170,7 @@ class WorkerLease:
     def _write(self, number: int) -> bool:
         """Whether it landed. The time of the lease begins before the write."""
         ensure_conditional_put(self._root)
-        began, data = self._clock(), self._record(self.owner).to_bytes()
+        began, data = self._clock(), self._record(self.owner)
         self._sent.add(data)
         self._objects.put(self._path(number), data)
         if self._newest() != (number, data):  # else by this very write, however often it was sent
@@ -222,6 +182,17 @@ class WorkerLease:
                 if older < number:
                     self._objects.delete(self._path(older))
         return True
+
+
+def _owner_and_ttl(data: bytes | None) -> tuple[str, float]:
+    """What an object says (None: there is none); fields of a newer release are ignored."""
+    if data is None:
+        return "", 0.0
+    try:
+        found = json.loads(data)
+        return str(found["owner"]), float(found["ttl_s"])
+    except (ValueError, KeyError, TypeError):
+        return "unknown", _UNREADABLE_TTL_S
 
 
 def sink_lease(config: TablesConfig, terms: LeaseTerms) -> WorkerLease:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
-
-from acktrail.config import TablesConfig
 
 
 def forgo_pandas() -> None:
@@ -30,18 +27,3 @@ class _NoPandas:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002  # the import protocol
         if name == "pandas":
             raise ModuleNotFoundError(name)
-
-
-def lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
-    """The tables of a command that needs them and no pandas. Raises ConfigurationError, as the others: no root is
-    named, or the options cannot be read."""
-    found = TablesConfig.from_environment(uri, options_file)
-    forgo_pandas()
-    return found
-
-
-def optional_lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig | None:
-    """`lean_tables`; None where neither the arguments nor the environment name a root: what the command then reads of
-    Kafka alone needs no pandas either."""
-    forgo_pandas()
-    return TablesConfig.optional_from_environment(uri, options_file)

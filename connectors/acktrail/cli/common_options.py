@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
+from acktrail.cli import arrow_without_pandas
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.times import utc_text
@@ -58,7 +58,7 @@ _STEERING: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-
 
 @dataclass(frozen=True)
 class OfTables:
-    """Which tables a command works with, and in which form it answers."""
+    """Which tables a command works with, and in which form it answers. It needs no pandas."""
 
     tables: TablesRoot = None
     tables_options: TablesOptions = None
@@ -66,13 +66,16 @@ class OfTables:
 
     @property
     def needed(self) -> TablesConfig:
-        """The tables. Raises ConfigurationError: none are named."""
-        return lean_tables(self.tables, self.tables_options)
+        """The tables. Raises ConfigurationError: none are named, or their options cannot be read."""
+        found = TablesConfig.from_environment(self.tables, self.tables_options)
+        arrow_without_pandas.forgo_pandas()
+        return found
 
     @property
     def optional(self) -> TablesConfig | None:
         """The tables; None: none are named."""
-        return optional_lean_tables(self.tables, self.tables_options)
+        arrow_without_pandas.forgo_pandas()
+        return TablesConfig.optional_from_environment(self.tables, self.tables_options)
 
     @property
     def history(self) -> HistoryReader:

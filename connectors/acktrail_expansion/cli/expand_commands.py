@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli import common_options
-from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_new
 from acktrail.cli.common_options import (
     AsJson,
     BootstrapServer,
     ClientConfig,
+    OfTables,
     TablesOptions,
     TablesRoot,
     command_group,
@@ -185,7 +185,7 @@ def show(
     It reads what the newest `acktrail expand check`, or the DAG acktrail_partitions, wrote. The JSON form has one
     object for each expansion. The exit code is 0 also when order was broken: `acktrail expand check` is for scripts.
     """
-    config = lean_tables(tables, tables_options)
+    config = OfTables(tables, tables_options).needed
     from acktrail.tables.delta.store import Tables
     from acktrail_expansion.shown_expansions import expansions, why_none
 

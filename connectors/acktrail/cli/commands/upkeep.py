@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.plain_tables import table
@@ -131,7 +130,7 @@ def metrics(
     every_ms = min(duration_ms("--every", every), _LONGEST_MS)
     if out is not None and listen is not None:
         raise InputError("--out and --listen exclude each other", hint="give one of them")
-    config = lean_tables(tables, tables_options)
+    config = OfTables(tables, tables_options).needed
     from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.metrics.metrics_endpoint import collectors_served
     from acktrail.view import table_metrics

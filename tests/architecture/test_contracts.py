@@ -1,8 +1,9 @@
-"""The architecture is executable: arrows, exported names, the environment, the wheel."""
+"""The architecture is executable: arrows, exported names, the environment; examples in docstrings, and templates."""
 
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import os
 import pkgutil
@@ -14,10 +15,11 @@ import tomllib
 from collections.abc import Iterator
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from architecture.test_rooms import _code_lines, shipped
+from jinja2 import Environment, nodes
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -150,3 +152,40 @@ def test_no_module_is_a_collection_of_odds_and_ends() -> None:
         for file in source.rglob("*.py"):
             assert file.stem not in {"utils", "util", "helpers", "common", "misc", "base"}, file
             assert _code_lines(file) <= 400, file
+
+
+SOURCE_ROOTS: Final = ("connectors", "spark_jobs", "expectations", "dashboards", "simulation")
+MODULES: Final = sorted(
+    ".".join(file.relative_to(ROOT / root).with_suffix("").parts)
+    for root in SOURCE_ROOTS
+    for file in (ROOT / root).rglob("*.py")
+    if ">>> " in file.read_text("utf-8")
+)
+
+
+def test_there_are_examples() -> None:
+    """The readable replay's combiner and its counterpart on columns have one each."""
+    assert {"acktrail.model.batches", "acktrail.replay.combine_batches"} <= set(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_hold(name: str) -> None:
+    """Each example prints what it shows."""
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted
+    assert not results.failed
+
+
+TEMPLATES: Final = sorted(file for folder in ("dashboards", "connectors") for file in (ROOT / folder).rglob("*.html"))
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=[path.name for path in TEMPLATES])
+def test_a_template_uses_what_it_imports(path: Path) -> None:
+    """Each macro that a template imports is called or handed on in it."""
+    tree = Environment(autoescape=True).parse(path.read_text())
+    imported = {
+        name if isinstance(name, str) else name[1]
+        for statement in tree.find_all(nodes.FromImport)
+        for name in statement.names
+    }
+    assert imported <= {each.name for each in tree.find_all(nodes.Name)}

@@ -24,21 +24,9 @@ def test_a_process_that_ends_fails_one_test(tmp_path: Path) -> None:
         (tmp_path / f"test_{number}.py").write_text(ENDS if number in {3, 7} else PLAIN)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    words = ["-m", "pytest", "-q", "-p", "xdist", "-n", "2", "--dist", "loadscope", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "xdist",
-            "-n",
-            "2",
-            "--dist",
-            "loadscope",
-            "-p",
-            "no:cacheprovider",
-        ],
+        [sys.executable, *words],
         cwd=tmp_path,
         env={
             **inherited,

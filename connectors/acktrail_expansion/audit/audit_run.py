@@ -23,9 +23,6 @@ from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
 from acktrail_expansion.audit.found_expansions import (
-    EXPANSIONS,
-    FENCES,
-    OBSERVATIONS,
     Logs,
     LookPlace,
     Row,
@@ -40,13 +37,12 @@ from acktrail_expansion.audit.found_expansions import (
     stored_expansions,
     with_stored,
 )
-from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, POSITIONS, Files, judge_topics
-from acktrail_expansion.branch import STEP
+from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, Files, judge_topics
+from acktrail_expansion.branch import EXPANSIONS, FENCES, OBSERVATIONS, POSITIONS, STEP, VERDICTS
 from acktrail_expansion.law.order import NEVER_YET, NotProven, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time
 
-VERDICTS: Final = "expansion_verdicts"
 _PIECE: Final = 3_000_000
 """Rows of positions that are reduced at once, about."""
 _US: Final = dt.timedelta(microseconds=1)

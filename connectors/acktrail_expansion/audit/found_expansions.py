@@ -20,6 +20,7 @@ from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail_expansion.branch import EXPANSIONS, FENCES, OBSERVATIONS
 from acktrail_expansion.law.order import (
     NEVER,
     ExpansionStatus,
@@ -31,8 +32,6 @@ from acktrail_expansion.law.order import (
     fence_of,
 )
 
-EXPANSIONS: Final = "partition_expansions"
-FENCES: Final = "expansion_fences"
 Row = dict[str, Any]
 Change = tuple[str, int, int]
 """A topic id, its old count and its new one."""
@@ -46,7 +45,6 @@ _BY_KEYS: Final = ("fence_exact", "keys_read_at", "keys_reason", "last_record_of
 """The columns of a fence that come from keys."""
 
 
-OBSERVATIONS: Final = "partition_observations"
 LookPlace = tuple[str, int]
 """A topic id and an instant in microseconds: one look at one topic."""
 Logs = Mapping[int, Mapping[str, Any]]

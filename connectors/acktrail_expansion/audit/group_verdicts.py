@@ -30,6 +30,7 @@ from acktrail.format.columns.schemas.table_schemas import INT64, STRING
 from acktrail.model.status_changes import StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.found_expansions import Row, TopicExpansion, by_names
+from acktrail_expansion.branch import POSITIONS
 from acktrail_expansion.law.order import (
     NEVER,
     NEVER_YET,
@@ -55,7 +56,6 @@ Place = tuple[int, int]
 """The place of an expansion in its topic, and a partition."""
 
 
-POSITIONS: Final = "group_positions"
 SHARE: Final = "share"
 Owner = tuple[str, str, str]
 """A topic id, a group id and the group's type."""

@@ -43,15 +43,13 @@ from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
-from acktrail_expansion.branch import STEP
+from acktrail_expansion.branch import FENCES, STEP, VERDICTS
 from acktrail_expansion.law.order import KeyMapping
 
 MOST_NAMED: Final = 1_000
 """Keys of one verdict that are named by their digests."""
 _SUMMED: Final = ("late_records", "elsewhere_records", "pruned")
 _UNREAD: Final = {"last_record": -1, **dict.fromkeys(_SUMMED, 0)}
-FENCES: Final = "expansion_fences"
-VERDICTS: Final = "expansion_verdicts"
 _AT_ONCE: Final = 200_000
 """Offsets of one stretch: the keys that an executor holds at once."""
 _BELOW: Final = 1_000

@@ -18,13 +18,7 @@ _POSITIVE: Final = 0x7FFFFFFF
 
 def partition_of_key(mapping: KeyMapping, key: bytes | None, partition_count: int) -> int | None:
     """The partition among `partition_count` that a producer chooses for `key`; None where it may be each of them: no
-    key, librdkafka's empty key, and ``KeyMapping.NONE``.
-
-    Raises:
-        ValueError: `partition_count` is not positive.
-    """
-    if partition_count < 1:
-        raise ValueError(f"a topic has at least one partition, not {partition_count}")
+    key, librdkafka's empty key, and ``KeyMapping.NONE``."""
     if key is None or mapping is KeyMapping.NONE:
         return None
     if mapping is KeyMapping.MURMUR2:

@@ -3,7 +3,6 @@ choose them; and what is called a fence is one, through elections of every kind.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -39,7 +38,7 @@ from acktrail_expansion.law.order import (
     worst,
 )
 from acktrail_expansion.law.share_order import judge_by_records, placed_at
-from acktrail_simulation.expansion.key_partitions import murmur2, partition_of_key
+from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 KIP = SEED["kip253"]
 V, N = OrderVerdict, NotProven
@@ -281,24 +280,11 @@ def test_the_hash_is_kafkas() -> None:
     assert found.tolist() == [number & 0x7FFFFFFF for number in KAFKAS.values()]
 
 
-@given(st.binary(max_size=40), st.integers(1, 2_000))
-def test_a_key_has_one_partition_among_those_there_are(key: bytes, count: int) -> None:
-    """The same each time and below the count; the sign of the hash is cut off as Kafka does it (``toPositive``)."""
-    java = partition_of_key(KeyMapping.MURMUR2, key, count)
-    signed = murmur2(key) - 2**32 * (murmur2(key) >> 31)
-
-    assert java == (signed & 0x7FFFFFFF) % count
-    assert partition_of_key(KeyMapping.CRC32, key, count) == (zlib.crc32(key) % count if key else None)
-
-
 def test_what_is_not_known_is_none() -> None:
-    """No key, librdkafka's empty key and a mapping that is not known lead to no partition; a topic without partitions
-    is an error."""
+    """No key, librdkafka's empty key and a mapping that is not known lead to no partition."""
     assert partition_of_key(KeyMapping.MURMUR2, None, 3) is None
     assert partition_of_key(KeyMapping.CRC32, b"", 3) is None
     assert partition_of_key(KeyMapping.NONE, b"key", 3) is None
-    with pytest.raises(ValueError, match="at least one partition, not 0"):
-        partition_of_key(KeyMapping.MURMUR2, b"key", 0)
 
 
 @dataclass

@@ -143,6 +143,15 @@ def test_paths_and_definitions_are_connects(rest: Any) -> None:
     assert rest("GET", "/connector-plugins/DeltaSink/config").body[0]["order_in_group"] == 1
 
 
+def test_defaults_are_those_that_a_connector_knows(start: Any, world: Any) -> None:
+    """Another plug-in's keys mean nothing to it, and its own win."""
+    rest = start(defaults={"memory.word": "the worker's", "sink.tables": "/none", "flush.interval.ms": "10"})
+    for name, own in (("a", {}), ("b", {"memory.word": "its own"})):
+        assert rest("PUT", f"/connectors/{name}/config", {**CONFIG, **own}).code == 201
+    words = [rest.worker.runs()[name].plan.source.config["memory.word"] for name in "ab"]
+    assert words == ["the worker's", "its own"]
+
+
 def test_states_have_the_version_of_the_plug_in(rest: Any, tmp_path: Path) -> None:
     """Of the package that it comes from (KIP-891); where that is not known, the states have none."""
     config = {

@@ -324,17 +324,11 @@ class Worker:
         return made.sink.lease(terms)
 
     def _merged(self, config: Texts) -> dict[str, Any]:
-        return {**self._usable_defaults(config), **config}
-
-    def _usable_defaults(self, config: Texts) -> dict[str, Any]:
-        """The worker's defaults that this connector knows: one sink's keys mean nothing to another."""
+        """The defaults that this connector knows, and its own keys: one sink's keys mean nothing to another."""
         keys, _ = validate({**self._defaults, **config})
         prefixes = tuple(keys.open_prefixes)
-        return {
-            key: value
-            for key, value in self._defaults.items()
-            if key in keys.keys or (prefixes and key.startswith(prefixes))
-        }
+        known = [key for key in self._defaults if key in keys.keys or key.startswith(prefixes)]
+        return {**{key: self._defaults[key] for key in known}, **config}
 
     def _stored(self, name: str) -> StoredConnector:
         with self._lock:

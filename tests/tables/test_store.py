@@ -25,7 +25,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.exported.delta_sink import DeltaSink
 
-HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥"
+HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥 a\x85b\u2028c\u2029d\x1ce"
+"""Also what text takes for the end of a line: the log of a commit quotes names in its statistics."""
 SOME_TIME = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=dt.UTC)
 _DATA = "*.parquet"
 _COMMIT = "_delta_log/00000000000000000027.json"
@@ -122,14 +123,6 @@ def test_no_column_is_written_that_the_table_lacks(tables: Tables) -> None:
     assert snapshot.files() == ()
 
 
-def test_names_that_end_lines_of_text(tables: Tables) -> None:
-    """A group id may hold what text takes for the end of a line; the log of a commit quotes it in its statistics."""
-    name = "a\x85b\u2028c\u2029d\x1ce"
-    tables.append("state_records", records(1, 2, group_id=name))
-
-    assert tables.read("state_records")["group_id"].unique().to_pylist() == [name]
-
-
 def test_a_table_nobody_made_reads_as_empty(tables: Tables) -> None:
     """A known table that was never created has no rows and is not made by reading it."""
     assert tables.read("findings").equals(TABLES["findings"].empty_table())
@@ -157,13 +150,9 @@ def test_rows_and_positions_are_one_commit(tables: Tables) -> None:
     assert (snapshot.transaction_version("a"), snapshot.transaction_version("b")) == (3, 9)
     assert snapshot.commits(after=0)[1]["note"] == "{}"
     assert snapshot.read(columns=["offset"])["offset"].to_pylist() == [1, 2]
-
-
-def test_positions_move_without_rows(tables: Tables) -> None:
-    """A commit of no rows still moves a position (a gap has none)."""
-    tables.append("state_records", records(), transactions={"a": 100})
+    tables.append("state_records", records(), transactions={"a": 100})  # a gap has no rows
     assert tables.transaction_version("state_records", "a") == 100
-    assert tables.read("state_records").num_rows == 0
+    assert tables.read("state_records").num_rows == 2
 
 
 def test_second_writer_of_a_position_fails_and_leaves_nothing(tables: Tables) -> None:
@@ -219,6 +208,7 @@ def test_group_ids_are_values(tables: Tables) -> None:
     tables.append("state_records", records(2, group_id="g"))
     found = tables.read("state_records", columns=["offset"], where=pc.field("group_id") == HOSTILE_GROUP)
     assert found["offset"].to_pylist() == [0, 1]
+    assert sorted(tables.read("state_records")["group_id"].unique().to_pylist()) == ["g", HOSTILE_GROUP]
     tables.upsert("findings", findings(finding(HOSTILE_GROUP, run_id="1", seconds=0)))
     tables.upsert("findings", findings(finding(HOSTILE_GROUP, run_id="2", seconds=1)))
     assert tables.read("findings")["subject"].to_pylist() == [HOSTILE_GROUP]

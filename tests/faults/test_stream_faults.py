@@ -38,18 +38,10 @@ def streamed(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Export]:
     tables = TablesConfig(uri=str(tmp_path / "tables"))
     with kafka_proxy(broker.bootstrap_servers) as network:
         address = network.config().bootstrap_servers
-        command = [
-            sys.executable,
-            stream_process.__file__,
-            "run",
-            "stream",
-            "--every",
-            "0.5",
-            "--bootstrap-server",
-            address,
-        ]
-        command += ["--tables", tables.uri, "--master", "local[2,4]"]  # a task is tried again, as on a cluster
-        stream = ConnectWorker(tmp_path, [*command, "--max-offsets", "500"], {})
+        words = f"run stream --every 0.5 --bootstrap-server {address} --tables {tables.uri} --max-offsets 500"
+        command = [sys.executable, stream_process.__file__, *words.split()]
+        command += ["--master", "local[2,4]"]  # a task is tried again, as on a cluster
+        stream = ConnectWorker(tmp_path, command, {})
         yield Export(broker, tables, stream, network)
         if stream.process is not None:
             stream.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from samples.memory_source import MemoryLog, MemoryTask
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.connect.source_batches import SKIPPED_BY_REQUEST, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import SKIPPED_BY_REQUEST, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, DamagedTables, ForeignCluster, InputError
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES, TOPICS
 from acktrail.tables.delta import table_layout
@@ -277,15 +278,9 @@ def test_batch_that_contradicts_itself_is_refused(tables: Tables, change: dict[s
         sink.put(altered(wrong, **change))
 
 
-def altered(batch: SourceBatch, *, position: int | None = None, **span: int) -> SourceBatch:
+def altered(batch: SourceBatch, *, position: Position | None = None, **span: int) -> SourceBatch:
     assert batch.span is not None
-    fields = {name: getattr(batch.span, name) for name in type(batch.span).__dataclass_fields__}
-    return SourceBatch(
-        source_partition=batch.source_partition,
-        rows=batch.rows,
-        position=batch.position if position is None else position,
-        span=type(batch.span)(**(fields | span)),
-    )
+    return replace(batch, position=position or batch.position, span=replace(batch.span, **span))
 
 
 def test_a_phase_lands_once(tables: Tables) -> None:

@@ -332,7 +332,10 @@ def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
 
 def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
     """The files in an order in which every state partition's offsets ascend from file to file, one file a group; all
-    files in one group where there is no such order."""
+    files in one group where there is no such order.
+
+    File a has offsets 0 to 99 of state partition 3, b has 100 to 180 of 3 and 0 to 20 of 7: two groups, a and b. With a
+    file c that has 15 to 40 of 7, which b has in part, all three are one group."""
     ordered = sorted(surveys, key=lambda each: sorted((low, part) for part, (low, _) in each.offset_ranges.items()))
     reached: dict[int, int] = {}
     for summary in ordered:

@@ -1,5 +1,8 @@
 """Repairs damaged tables: unreadable files are left out, records that Kafka still has are exported again, the others
-are recorded as a gap."""
+are recorded as a gap.
+
+The tables lost offsets 10 to 19 of a log that Kafka has from 15 on: 15 to 19 are exported again, 10 to 14 are a gap.
+"""
 
 from __future__ import annotations
 

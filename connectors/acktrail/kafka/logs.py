@@ -183,7 +183,15 @@ def read_batches(
 def batches_in(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bool = True) -> Iterator[Batch]:
     """The whole batches in `data`, in their order; the last one may be cut off. `aborted`: producer id and first offset
     of every aborted transaction that lies in `data`, even in part. `is_stable`: all is below the last stable offset.
-    Raises MalformedRecord: the records of a batch with gaps cannot be decoded."""
+    Raises MalformedRecord: the records of a batch with gaps cannot be decoded.
+
+    Producer 7 aborts, producer 8 commits, and the response lists (7, 0)::
+
+        0 to 2 of 7, transactional  aborted
+        3 to 4 of 8, transactional  data
+        5 of 7, a marker            control: 7's transaction is over
+        6 of 7, transactional       data: its next transaction is not listed
+    """
     waiting = sorted(aborted, key=itemgetter(1))
     active: set[int] = set()
     rest = memoryview(data)

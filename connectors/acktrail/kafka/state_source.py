@@ -105,6 +105,12 @@ def openings(resumed: Mapping[int, Resumption], read: ReadRecords) -> dict[int, 
     the first offset that differs: there the new log begins.
 
     Cost: one record a partition where nothing changed; about 20 where the log is another one.
+
+    The tables have offsets 0 to 9. Kafka lost the log from 7 on, and it grew to 12 again::
+
+        asked for 9          another record: the log is another one
+        asked for 5, 8, 7, 6 the same, another, another, the same: the new log begins at 7
+        opened at 7, shift 4 the break is offset 10 of the tables, Kafka's 7 becomes 11
     """
     asked = {number: each.next_offset - 1 for number, each in resumed.items() if not each.is_shorter}
     found = read(asked) if asked else {}

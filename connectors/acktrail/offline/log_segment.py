@@ -331,7 +331,14 @@ class Fragment:
 
 def read_batches(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
     """Everything in `file` in its order, nothing left out but zeros at its end (room that was taken in advance).
-    Memory: two batches. Cost: one reading, and a search through what is damaged."""
+    Memory: two batches. Cost: one reading, and a search through what is damaged.
+
+    Of three batches of 100 bytes the second one has a wrong byte behind its header::
+
+        0 to 100    the checksum is right             IntactBatch, offsets 0 to 1
+        100 to 200  wrong, the header says 100 bytes  Fragment: at 200 begins a batch with later offsets
+        200 to 300  the checksum is right             IntactBatch, offsets 4 to 5
+    """
     last, previous, is_doubtful = -1, None, False
     for piece in _pieces(file):
         if previous is not None:

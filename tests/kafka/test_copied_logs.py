@@ -30,14 +30,16 @@ from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 
-
 RECORD = re.compile(r"\| offset: (\d+) .*? key: (\{.*?\}) payload: (.*)")
 CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
 
 
 def copied(broker: EmbeddedBroker, to: Path, topic: str) -> list[Path]:
-    """The topic's segments that are not empty."""
-    for folder in (broker.folder / "data").glob(f"{topic}-*"):
+    """The topic's segments that are not empty, and in `to` all that lies beside them, copied while the broker runs."""
+    data = broker.folder / "data"
+    to.mkdir(exist_ok=True)
+    shutil.copy(data / "meta.properties", to)
+    for folder in data.glob(f"{topic}-*"):
         shutil.copytree(folder, to / folder.name)
     return sorted(file for file in to.glob(f"{topic}-*/*.log") if file.stat().st_size)
 
@@ -201,22 +203,13 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, workload: Workloa
     assert records == consumed(broker, topic)
 
 
-def copied_log_directory(broker: EmbeddedBroker, to: Path) -> list[Path]:
-    """The state topic's folders with what lies beside them, copied while the broker runs."""
-    data = broker.folder / "data"
-    to.mkdir()
-    shutil.copy(data / "meta.properties", to)
-    for folder in data.glob("__share_group_state-*"):
-        shutil.copytree(folder, to / folder.name)
-    return sorted(to.glob("*/*.log"))
-
-
 def test_an_export_goes_on_behind_an_import(
     broker: EmbeddedBroker, workload: Workload, worked: Worked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Segments of a copied log directory say which cluster and topic they are of; imported twice, then exported on:
     every record is in the tables once, as the consumer got it, and the ranges cover every offset once."""
-    files = copied_log_directory(broker, tmp_path / "copy")
+    copied(broker, tmp_path / "copy", "__share_group_state")
+    files = sorted((tmp_path / "copy").glob("*/*.log"))
     root = tmp_path / "tables"
     cluster = ["--cluster", workload.admin.list_topics(timeout=120).cluster_id]
     first = json.loads(run(capsys, "tables", "import", *files, "--tables", root, *cluster, "--json").stdout)

@@ -120,15 +120,11 @@ def test_a_deleted_topic_is_not_there(admin: ShareGroupAdmin, workload: Workload
     before = observe(admin, run_id="r2", phase="before")
     assert rows_of(before, "offset_observations", topic=name)
     workload.delete_topic(name)
-    until_gone(admin, name)
+    until(lambda: name not in {t.name for t in admin.topics()}, what="deletion")
     after = observe(admin, run_id="r2", phase="after")
     assert not rows_of(after, "topics", topic=name)
     assert not [r for r in rows_of(after, "offset_observations", group_id=None) if r["topic"] == name]
     assert rows_of(after, "group_observations", group_id=name)
-
-
-def until_gone(admin: ShareGroupAdmin, topic: str) -> None:
-    until(lambda: topic not in {t.name for t in admin.topics()}, what="deletion")
 
 
 def scraped(address: str) -> dict[str, dict[tuple[str, ...], float]]:

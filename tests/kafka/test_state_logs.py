@@ -46,7 +46,6 @@ from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, v
 
 pytestmark = pytest.mark.broker
 
-
 Rows = list[dict[str, object]]
 PARTITIONS = 3
 

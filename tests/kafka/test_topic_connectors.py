@@ -34,7 +34,6 @@ from acktrail_simulation.messages.group_record_encoder import encode
 
 pytestmark = pytest.mark.broker
 
-
 FOR_LETTERS = {"errors.deadletterqueue.group.enable": "true"}
 HEADERS = {"topic": "orders", "partition": "0", "offset": "7", "group": "g", "delivery.count": "5", "message": "no"}
 

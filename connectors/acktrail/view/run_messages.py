@@ -164,13 +164,9 @@ def _place(row: Mapping[str, Any]) -> str:
 
 
 def _gone_finding(subject: str) -> Notification:
-    return Notification(
-        kind=NotificationKind.CRITICAL_FINDING,
-        subject=subject,
-        title=_of_finding("No longer seen", subject),
-        text="The newest reconciliation does not find it.",
-        page="findings",
-    )
+    title, text = _of_finding("No longer seen", subject), "The newest reconciliation does not find it."
+    kind = NotificationKind.CRITICAL_FINDING
+    return Notification(kind=kind, subject=subject, title=title, text=text, page="findings")
 
 
 def _of_finding(what: str, subject: str) -> str:
@@ -201,14 +197,10 @@ def _is_newest(tables: Tables, run_id: str) -> bool:
 
 def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]]) -> Notification:
     meaning, name = STATUS_TABLE[status], printable(group_id)
-    well = Notification(
-        kind=NotificationKind.STATUS,
-        subject=group_id,
-        title=f"Group {name} is well again",
-        text=f"{in_words(status)}: {meaning.meaning}.",
-        page="group",
-        query=(("id", group_id),),
-    )
+    title, text = f"Group {name} is well again", f"{in_words(status)}: {meaning.meaning}."
+    query = (("id", group_id),)
+    kind = NotificationKind.STATUS
+    well = Notification(kind=kind, subject=group_id, title=title, text=text, page="group", query=query)
     if meaning.urgency is Urgency.NOTHING:
         return well
     own = sorted((row for row in rows if row["status"] == status), key=lambda row: (_topic(row), row["partition"]))
@@ -218,13 +210,8 @@ def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]
 
 
 def _gone_group(group_id: str) -> Notification:
-    return Notification(
-        kind=NotificationKind.STATUS,
-        subject=group_id,
-        title=f"Group {printable(group_id)} is gone",
-        text="The newest reconciliation finds no share partition of it.",
-        page="groups",
-    )
+    title, text = f"Group {printable(group_id)} is gone", "The newest reconciliation finds no share partition of it."
+    return Notification(kind=NotificationKind.STATUS, subject=group_id, title=title, text=text, page="groups")
 
 
 def _topic(row: Mapping[str, Any]) -> str:

@@ -154,7 +154,10 @@ def test_poison_records(world: World, capsys: pytest.CaptureFixture[str]) -> Non
     found = asked(world, capsys, "archived", "fraud").answer["archived"]
     told = [(r["topic"], r["partition"], r["first_offset"], r["last_offset"], r["delivery_count"]) for r in found]
     assert told == [("payments", 0, 5, 5, 2), ("payments", 1, 0, 0, 5)]
-    assert [(r["state_record_offset"], r["timestamp"]) for r in found] == [(3, WRITTEN_MS + 3), (4, WRITTEN_MS + 4)]
+    assert [(r["since"]["offset"], r["since"]["timestamp"]) for r in found] == [
+        (3, WRITTEN_MS + 3),
+        (4, WRITTEN_MS + 4),
+    ]
     assert {r["is_dated"] for r in found} == {True}
 
 
@@ -234,7 +237,7 @@ def test_archived_anew_in_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[st
     world.export("r3", lost={0: 6})
     build(world.tables)
     found = asked(world, capsys, "archived", "g").answer["archived"]
-    told = [(r["state_record_offset"], r["delivery_count"], r["is_dated"]) for r in found]
+    told = [(r["since"]["offset"], r["delivery_count"], r["is_dated"]) for r in found]
     assert told == [(1, 5, True), (6, 2, False)]
 
 

@@ -144,19 +144,9 @@ def archived(
 
 
 def _archived_row(each: ArchivedRange, topic: str | None) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "topic_id": each.key.topic_id,
-        "partition": each.key.partition,
-        "first_offset": each.first_offset,
-        "last_offset": each.last_offset,
-        "delivery_count": each.delivery_count,
-        "timestamp": each.at.timestamp_ms,
-        "time": instant_text(each.at.timestamp_ms),
-        "is_dated": each.is_dated,
-        "state_partition": each.at.state_partition,
-        "state_record_offset": each.at.offset,
-    }
+    place = {"topic": topic, "topic_id": each.key.topic_id, "partition": each.key.partition}
+    own = {name: getattr(each, name) for name in ("first_offset", "last_offset", "delivery_count", "is_dated")}
+    return {**place, **own, "since": history_text.position_json(each.at)}
 
 
 def _archived_text(
@@ -168,8 +158,9 @@ def _archived_text(
     rows = [
         (
             each["topic"] or each["topic_id"],
-            *(each[name] for name in ("partition", "first_offset", "last_offset", "delivery_count", "time")),
-            f"{each['state_partition']}:{each['state_record_offset']}",
+            *(each[name] for name in ("partition", "first_offset", "last_offset", "delivery_count")),
+            each["since"]["time"],
+            f"{each['since']['state_partition']}:{each['since']['offset']}",
             "" if each["is_dated"] else "at the latest",
         )
         for each in found

@@ -45,15 +45,14 @@ SHORT_MEMORY = {
 
 
 @dataclass
-class Forgetful:
+class Forgetful(World):
     """A broker that prunes its state topic, and groups that share no state partition: none holds back another's."""
 
-    world: World
     used: set[int] = field(default_factory=set)
 
-    def group(self) -> str:
+    def group(self, suffix: str = "") -> str:
         for number in range(10_000):
-            name = f"g{number}"
+            name = f"g{number}{suffix}"
             partition = self.state_partition(name)
             if partition not in self.used:
                 self.used.add(partition)
@@ -61,7 +60,7 @@ class Forgetful:
         raise AssertionError("no state partition is left")
 
     def state_partition(self, group: str) -> int:
-        with ShareGroupAdmin(self.world.kafka) as admin:
+        with ShareGroupAdmin(self.kafka) as admin:
             topic_id = admin.topics([TOPIC])[0].topic_id
         key = SharePartition(group_id=GroupId(group), topic_id=TopicId(topic_id or ""), partition=0)
         return state_partition_of(key, STATE_PARTITIONS)
@@ -74,14 +73,14 @@ class Forgetful:
 
     def _log(self, group: str) -> Any:
         partition = self.state_partition(group)
-        with ShareGroupAdmin(self.world.kafka) as admin:
+        with ShareGroupAdmin(self.kafka) as admin:
             return StateTopic(admin).log_offsets({partition})[partition]
 
     def work(self, group: str, records: int, keep: int | None = None, after: Callable[[], Any] = lambda: None) -> None:
         """The group acknowledges `records` records, each in a write of its own with `after` it, but not the one at
         offset `keep`."""
         left, deadline = records, time.monotonic() + 240
-        with self.world.workload.share_consumer(group, TOPIC, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+        with self.workload.share_consumer(group, TOPIC, **{"share.acknowledgement.mode": "explicit"}) as consumer:
             while left:
                 assert time.monotonic() < deadline, f"{left} of {records} records are missing"
                 for message in consumer.poll(0.2) or ():
@@ -92,15 +91,15 @@ class Forgetful:
                         after()
                         left -= 1
                 consumer.commit_sync()
-        self.world.wait_empty(group)
+        self.wait_empty(group)
 
 
 @pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1"))
-def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forgetful]:
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forgetful]:
     with EmbeddedBroker(request.param, properties=SHORT_MEMORY) as broker:
-        world = World.at(broker.config(), tmp_path_factory.mktemp("reset"))
-        world.make_topic(TOPIC, 1, RECORDS)
-        yield Forgetful(world)
+        made = Forgetful.at(broker.config(), tmp_path_factory.mktemp("reset"))
+        made.make_topic(TOPIC, 1, RECORDS)
+        yield made
 
 
 @contextmanager
@@ -120,17 +119,17 @@ def plan_to(world: World, group: str, target: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def group(forgetful: Forgetful) -> str:
+def group(world: Forgetful) -> str:
     """A group that starts at 9."""
-    name = forgetful.group()
-    forgetful.world.put(name, {0: 9})
+    name = world.group()
+    world.put(name, {0: 9})
     return name
 
 
-def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetful, group: str) -> None:
+def test_a_request_that_arrives_late_is_found_by_a_later_look(world: Forgetful, group: str) -> None:
     """Held back by the network until its sender has given up and found nothing: UNKNOWN, never FAILED, however often
     one looks, and exit code 5. Delivered then: the next look finds it done. The audit keeps both."""
-    world, plan = forgetful.world, plan_to(forgetful.world, group, TARGET)
+    plan = plan_to(world, group, TARGET)
     with unanswered(world, plan):
         assert world.standing(plan["plan_id"]) == "UNKNOWN"
         rows = world.verify(plan, wait_s=0)
@@ -146,11 +145,10 @@ def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetf
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("looks_at", ["late", "done"])
-def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: str, looks_at: str) -> None:
+def test_a_late_request_undoes_the_plan_after_it(world: Forgetful, group: str, looks_at: str) -> None:
     """A plan made before the silence is stale; one made after it names the other. It is done, and overwritten when the
     late request arrives: a look at either of the two says so."""
-    world, before = forgetful.world, plan_to(forgetful.world, group, 2)
-    late = plan_to(world, group, TARGET)
+    before, late = plan_to(world, group, 2), plan_to(world, group, TARGET)
     with unanswered(world, late):
         with pytest.raises(PlanStale) as caught:
             world.execute(before)
@@ -169,29 +167,28 @@ def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: st
 
 @pytest.mark.full
 def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
-    forgetful: Forgetful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: Forgetful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Sent and not verified, then the group works and the records are pruned: unknown, never overwritten; done where
     the tables have kept the records. What nobody can say keeps nobody from the next plan."""
-    world = forgetful.world
     exported = World(world.kafka, TablesConfig(uri=str(tmp_path / "exported")))
-    answered, kept = (forgetful.group() for _ in range(2))
+    answered, kept = (world.group() for _ in range(2))
     plans: dict[str, dict[str, Any]] = {}
     for group in (answered, kept):
-        forgetful.work(group, 2, keep=0)
+        world.work(group, 2, keep=0)
         plans[group] = plan_to(exported if group == kept else world, group, TARGET)
     world.execute(plans[answered])
     assert exported.interrupted("after", signal.SIGKILL, plans[kept]["plan_id"])[0] == -signal.SIGKILL
-    ends = {group: forgetful.log_end(group) for group in plans}
+    ends = {group: world.log_end(group) for group in plans}
 
     def export() -> None:
         assert command_line.run(capsys, "run", "export", "--state-only", *exported.arguments()).code == 0
 
     export()
-    forgetful.work(kept, WORKED, after=export)
-    forgetful.work(answered, WORKED)
+    world.work(kept, WORKED, after=export)
+    world.work(answered, WORKED)
     for group, end in ends.items():
-        until(lambda group=group, end=end: forgetful.log_start(group) > end, what=f"{group} to be pruned")
+        until(lambda group=group, end=end: world.log_start(group) > end, what=f"{group} to be pruned")
     found = {
         group: {row["status"] for row in (exported if group == kept else world).verify(plan, wait_s=0)}
         for group, plan in plans.items()

@@ -18,11 +18,9 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset, TargetOffsets
 from acktrail.change.lifecycle.plan_life import (
     DECIDES,
-    LIFE,
     OPEN,
     ChangeStatus,
     PlanLife,
-    Refusal,
     Status,
     Step,
     Undone,
@@ -150,13 +148,11 @@ class Admission:
 
     def life(self) -> PlanLife:
         """How the plan stands now."""
-        plan_id, is_refused, now_ms = self.plan.plan_id, bool(self.plan.refusals), self.journal.now_ms
-        rows = self.journal.audit({"plan_id": plan_id})
-        found = life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused)
-        if isinstance(LIFE[found.standing, Step.UNDO], Refusal):
-            return found
-        undone = read_ledger(self.journal.tables, [plan_id]).undone(plan_id)
-        return life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused, undone=undone)
+        plan_id, rows = self.plan.plan_id, self.journal.audit({"plan_id": self.plan.plan_id})
+        may_be_undone = any(row.event == Event.VERIFIED for row in rows)
+        ledger = read_ledger(self.journal.tables, [plan_id]) if may_be_undone else UndoLedger()
+        is_refused, undone = bool(self.plan.refusals), ledger.undone(plan_id)
+        return life_of(plan_id, rows, now_ms=self.journal.now_ms, is_refused=is_refused, undone=undone)
 
     def check_apply(self) -> PlanLife:
         """How the plan stood, which may be carried out now. Raises as `PlanLife.after`; also when it needs an approval

@@ -13,7 +13,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -219,11 +219,8 @@ class Totals:
     passed_unknown: int | None
 
 
-SUMMED: Final = (
-    *("to_deliver", "hidden_ahead", "delivered_again", "skipped", "in_flight_discarded"),
-    *("acknowledgements_forgotten", "archived_forgotten"),
-    *("acknowledgements_known", "archived_known", "passed_unknown"),
-)
+SUMMED: Final = tuple(each.name for each in fields(Totals) if each.type == "int | None")
+"""Those that are sums of numbers of an `Impact`."""
 NO_TOTALS: Final = Totals(groups=0, partitions=0, refused_partitions=0, unit=CountUnit.RECORDS, **dict.fromkeys(SUMMED))
 
 

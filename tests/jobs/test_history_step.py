@@ -11,7 +11,7 @@ import pytest
 from definitions.status_history import History, change_table
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs.world import key_of
+from jobs.world import key_of, snapshot
 from samples.random_records import batches, disjoint_batches, records
 
 from acktrail.format.columns.decoding.decode_records import decode_records
@@ -202,17 +202,7 @@ def test_missing_offsets_are_a_gap(log: Log, first: int, length: int, cut_there:
 def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
     """Where one commit of the exporter spans a hole, there was no record; a hole between two commits is a gap."""
     key = KEYS[0]
-    base = ShareSnapshot(
-        key=key,
-        snapshot_epoch=0,
-        state_epoch=1,
-        leader_epoch=0,
-        start_offset=0,
-        delivery_complete_count=0,
-        create_timestamp_ms=1,
-        write_timestamp_ms=1,
-        batches=(),
-    )
+    base = snapshot(key, leader_epoch=0, snapshot_epoch=0)
     rows = rows_of([base] * 10).filter(pc.is_in(pc.field("offset"), pa.array([0, 1, 5, 6, 9])))
     asked: list[int] = []
 

@@ -18,7 +18,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.dialects import encode, encode_key
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState, durable_lag, replay
+from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_text
 from acktrail.tables.delta.store import Tables
 
@@ -58,15 +58,23 @@ def snapshot(
     return ShareSnapshot(key=key, start_offset=start, batches=batches, **{**fields, **changes})
 
 
-def update(key: SharePartition, start: int, done: int, batches: tuple[StateBatch, ...]) -> ShareUpdate:
-    return ShareUpdate(
-        key=key,
-        snapshot_epoch=1,
-        leader_epoch=None,
-        start_offset=start,
-        delivery_complete_count=done,
-        batches=batches,
-    )
+def update(
+    key: SharePartition,
+    start: int | None = None,
+    done: int | None = None,
+    batches: tuple[StateBatch, ...] = (),
+    **changes: Any,
+) -> ShareUpdate:
+    fields: dict[str, Any] = {"snapshot_epoch": 1, "leader_epoch": None, "delivery_complete_count": done, **changes}
+    return ShareUpdate(key=key, start_offset=start, batches=batches, **fields)
+
+
+def durable_lag(state: SharePartitionState, log_end_offset: int | None) -> int | None:
+    """The lag as a broker computes it (KIP-1226): log end - start offset - delivery complete count; None when one of
+    the three is not known, negative where the state reaches past the log end."""
+    if log_end_offset is None or state.start_offset is None or state.delivery_complete_count is None:
+        return None
+    return log_end_offset - state.start_offset - state.delivery_complete_count
 
 
 def _done(start: int, batches: Iterable[StateBatch]) -> int:

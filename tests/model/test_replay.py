@@ -6,10 +6,11 @@ import pytest
 from definitions.batch_laws import terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs.world import batch, snapshot, update
 from samples.random_records import batches
 
 from acktrail.model.batches import StateBatch
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import (
     GroupId,
@@ -30,26 +31,15 @@ def small_records(draw: st.DrawFn, key: SharePartition = KEY) -> StateRecord:
     kind = draw(st.integers(0, 9))
     if kind == 0:
         return Tombstone(key=key)
+    start, found = draw(starts), draw(batches())
+    fields = {
+        "snapshot_epoch": draw(st.integers(0, 5)),
+        "delivery_complete_count": draw(st.one_of(st.none(), st.integers(0, 20))),
+    }
     if kind <= 3:
-        return ShareSnapshot(
-            key=key,
-            snapshot_epoch=draw(st.integers(0, 5)),
-            state_epoch=draw(st.integers(0, 3)),
-            leader_epoch=draw(st.integers(0, 3)),
-            start_offset=draw(starts),
-            delivery_complete_count=draw(st.one_of(st.none(), st.integers(0, 20))),
-            create_timestamp_ms=1,
-            write_timestamp_ms=2,
-            batches=draw(batches()),
-        )
-    return ShareUpdate(
-        key=key,
-        snapshot_epoch=draw(st.integers(0, 5)),
-        leader_epoch=draw(st.one_of(st.none(), st.integers(0, 3))),
-        start_offset=draw(starts),
-        delivery_complete_count=draw(st.one_of(st.none(), st.integers(0, 20))),
-        batches=draw(batches()),
-    )
+        epochs = {"state_epoch": draw(st.integers(0, 3)), "leader_epoch": draw(st.integers(0, 3))}
+        return snapshot(key, start, found, create_timestamp_ms=1, write_timestamp_ms=2, **epochs, **fields)
+    return update(key, start, None, found, leader_epoch=draw(st.one_of(st.none(), st.integers(0, 3))), **fields)
 
 
 logs = st.lists(small_records(), max_size=12)
@@ -82,15 +72,9 @@ def test_share_partitions_do_not_affect_each_other(log: list[StateRecord]) -> No
 
 def test_an_update_without_a_base_becomes_the_state() -> None:
     """A log that was pruned in the middle: the update is kept as it stands, its state epoch unknown."""
-    raw = (
-        StateBatch(first_offset=5, last_offset=9, delivery_state=0, delivery_count=1),
-        StateBatch(first_offset=1, last_offset=3, delivery_state=2, delivery_count=1),
-    )
-    update = ShareUpdate(
-        key=KEY, snapshot_epoch=4, leader_epoch=1, start_offset=4, delivery_complete_count=3, batches=raw
-    )
+    raw = (batch(5, 9, 0), batch(1, 3))
 
-    state = apply(None, update)
+    state = apply(None, update(KEY, 4, 3, raw, snapshot_epoch=4, leader_epoch=1))
 
     assert state is not None
     assert (state.state_epoch, state.snapshot_epoch, state.batches) == (None, 4, raw)
@@ -98,22 +82,9 @@ def test_an_update_without_a_base_becomes_the_state() -> None:
 
 def test_an_update_takes_the_count_as_is_and_keeps_the_epochs() -> None:
     """The snapshot epoch of an update is not looked at; an unknown count makes the count unknown."""
-    base = ShareSnapshot(
-        key=KEY,
-        snapshot_epoch=7,
-        state_epoch=3,
-        leader_epoch=2,
-        start_offset=10,
-        delivery_complete_count=5,
-        create_timestamp_ms=1,
-        write_timestamp_ms=2,
-        batches=(),
-    )
-    update = ShareUpdate(
-        key=KEY, snapshot_epoch=1, leader_epoch=None, start_offset=None, delivery_complete_count=None, batches=()
-    )
+    base = snapshot(KEY, 10, snapshot_epoch=7, state_epoch=3, leader_epoch=2, delivery_complete_count=5)
 
-    state = apply(apply(None, base), update)
+    state = apply(apply(None, base), update(KEY))
 
     assert state is not None
     assert (state.snapshot_epoch, state.state_epoch, state.leader_epoch, state.start_offset) == (7, 3, 2, 10)

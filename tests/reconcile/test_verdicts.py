@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from jobs.world import durable_lag
 from samples.random_records import disjoint_batches
 
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.batches import StateBatch
 from acktrail.model.reconciliation import TopicStatus, Verdict
-from acktrail.model.replay import SharePartitionState, counts_by_state, durable_lag, unfinished_records
+from acktrail.model.replay import SharePartitionState, counts_by_state, unfinished_records
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.verdict_rows import verdicts_of

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from drivers.command_line import run
+from jobs.world import snapshot, update
 from oracle.kafka_classes import compiled
 from oracle.random_batches import random_batches
 from samples.dump_lines import dump_line
@@ -22,7 +23,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import encode, state_json
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import StateBatch, combine_state_batches
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.offline.copied_files import read_dump
@@ -55,28 +56,15 @@ def random_record(source: random.Random, key: SharePartition) -> StateRecord:
     kind = source.random()
     if kind < 0.02:
         return Tombstone(key=key)
-    start = source.choice((None, source.randrange(150)))
-    count = source.choice((None, source.randrange(50)))
+    start, found = source.choice((None, source.randrange(150))), random_batches(source, width=200, longest=40)
+    fields = {
+        "snapshot_epoch": source.randrange(9),
+        "delivery_complete_count": source.choice((None, source.randrange(50))),
+    }
     if kind < 0.1:
-        return ShareSnapshot(
-            key=key,
-            snapshot_epoch=source.randrange(9),
-            state_epoch=source.randrange(5),
-            leader_epoch=source.randrange(5),
-            start_offset=start,
-            delivery_complete_count=count,
-            create_timestamp_ms=1,
-            write_timestamp_ms=2,
-            batches=random_batches(source, width=200, longest=40),
-        )
-    return ShareUpdate(
-        key=key,
-        snapshot_epoch=source.randrange(9),
-        leader_epoch=source.choice((None, source.randrange(5))),
-        start_offset=start,
-        delivery_complete_count=count,
-        batches=random_batches(source, width=200, longest=40),
-    )
+        epochs = {"state_epoch": source.randrange(5), "leader_epoch": source.randrange(5)}
+        return snapshot(key, start, found, create_timestamp_ms=1, write_timestamp_ms=2, **epochs, **fields)
+    return update(key, start, None, found, leader_epoch=source.choice((None, source.randrange(5))), **fields)
 
 
 def coalesced(state: dict[str, Any]) -> dict[str, Any]:

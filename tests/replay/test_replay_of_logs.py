@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs.world import batch, snapshot, update
 from samples.random_records import INT64, batches
 
 from acktrail.errors import InputError
@@ -175,13 +175,7 @@ def test_folding_early_for_want_of_memory_changes_no_state(rows: list[Row], data
 
 def test_a_snapshot_right_after_a_state_replaces_it() -> None:
     """Also where its offset is the very next one: nothing of the state is left."""
-    fields: dict[str, Any] = {"key": KEYS[0], "snapshot_epoch": 1, "delivery_complete_count": None, "leader_epoch": 0}
-    times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}
-    whole = (StateBatch(first_offset=0, last_offset=9, delivery_state=2, delivery_count=3),)
-    log: list[StateRecord] = [
-        ShareSnapshot(state_epoch=1, start_offset=0, batches=whole, **times, **fields),
-        ShareSnapshot(state_epoch=2, start_offset=5, batches=(), **times, **fields),
-    ]
+    log = [snapshot(KEYS[0], 0, (batch(0, 9, 2, 3),)), snapshot(KEYS[0], 5, state_epoch=2)]
     rows: list[Row] = [(3, offset, *encode(record)) for offset, record in enumerate(log)]
     replay = RawLogReplay()
     for row in rows:
@@ -227,26 +221,22 @@ def test_an_unreadable_newest_snapshot_falls_back_to_the_one_before() -> None:
     key = KEYS[0]
     snapshots = [encode(snapshot(key, start)) for start in (1, 2, 3)]
     cut_off = [(encode_key(0, key), value[:-1]) for _, value in snapshots if value]
-    update = encode(ShareUpdate(key=key, snapshot_epoch=0, leader_epoch=7, start_offset=None,
-                                delivery_complete_count=9, batches=()))  # fmt: skip
-    for pairs in ([snapshots[0], update, cut_off[1], cut_off[2]], [snapshots[0], cut_off[1], update, cut_off[2]]):
+    later = encode(update(key, done=9, leader_epoch=7))
+    for pairs in ([snapshots[0], later, cut_off[1], cut_off[2]], [snapshots[0], cut_off[1], later, cut_off[2]]):
         (state, last) = swept([table_of([(0, n, *pair) for n, pair in enumerate(pairs)])])[0, key]
         assert (state.start_offset, state.leader_epoch, state.delivery_complete_count) == (1, 7, 9)
-        assert pairs[last] == update
+        assert pairs[last] == later
 
 
 def test_batches_may_end_at_the_last_possible_offset() -> None:
     """As a lone snapshot has them, and merged, also with what lies at the other end."""
     last, low = 2**63 - 1, -(2**63)
-    found = [StateBatch(first_offset=a, last_offset=b, delivery_state=2, delivery_count=1) for a, b in
-             [(last, last), (last - 9, last), (last - 5, last - 1), (low, low + 3)]]  # fmt: skip
+    found = [batch(last, last), batch(last - 9, last), batch(last - 5, last - 1), batch(low, low + 3)]
     rows: list[Row] = []
     for key, members in zip(KEYS, (found[:1], found[:2], found[:3], found), strict=True):
         for member in members:
-            rows.append((0, len(rows), *encode(replace(snapshot(key, 5), batches=(member,)))))
-            update = ShareUpdate(key=key, snapshot_epoch=0, leader_epoch=None, start_offset=None,
-                                 delivery_complete_count=None, batches=tuple(members))  # fmt: skip
-            rows.extend([(0, len(rows), *encode(update))] * (len(members) > 1))
+            rows.append((0, len(rows), *encode(snapshot(key, 5, (member,), delivery_complete_count=0))))
+            rows.extend([(0, len(rows), *encode(update(key, batches=tuple(members))))] * (len(members) > 1))
     assert swept([table_of(rows)]) == folded(rows)
 
 
@@ -269,20 +259,6 @@ def test_keys_may_be_dictionaries_and_columns_wide() -> None:
 def test_no_records_give_no_states() -> None:
     """Nothing in, nothing out."""
     assert swept([]) == swept([table_of([])]) == {}
-
-
-def snapshot(key: SharePartition, start_offset: int) -> ShareSnapshot:
-    return ShareSnapshot(
-        key=key,
-        snapshot_epoch=0,
-        state_epoch=1,
-        leader_epoch=0,
-        start_offset=start_offset,
-        delivery_complete_count=0,
-        create_timestamp_ms=1,
-        write_timestamp_ms=1,
-        batches=(),
-    )
 
 
 def busy_log(source: random.Random, *, share_partitions: int, records: int) -> list[Row]:

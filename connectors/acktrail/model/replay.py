@@ -116,16 +116,6 @@ def advance(states: MutableMapping[SharePartition, SharePartitionState], record:
         states[record.key] = after
 
 
-def durable_lag(state: SharePartitionState, log_end_offset: int | None) -> int | None:
-    """The lag as a broker computes it (KIP-1226): log end - start offset - delivery complete count.
-
-    None when one of the three is not known. Negative where the state reaches past the log end, as a broker shows it.
-    """
-    if log_end_offset is None or state.start_offset is None or state.delivery_complete_count is None:
-        return None
-    return log_end_offset - state.start_offset - state.delivery_complete_count
-
-
 def unfinished_records(
     state: SharePartitionState, log_start_offset: int | None, log_end_offset: int | None
 ) -> int | None:

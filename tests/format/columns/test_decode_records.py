@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs.world import batch, snapshot, update
 from samples.decoded_rows import record_of
 from samples.random_records import any_batches, records
 
@@ -23,8 +24,7 @@ from acktrail.format.columns.decoding.decode_records import (
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import DecodeStatus
-from acktrail.model.batches import StateBatch
-from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
+from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 
 Pair = tuple[bytes | None, bytes | None]
@@ -90,25 +90,10 @@ raw_tables = st.lists(any_pairs, max_size=12).map(table_of)
 def typical() -> list[Pair]:
     """One regular update and one regular snapshot with two batches and a delivery complete count."""
     key = SharePartition(group_id=GroupId("g1"), topic_id=topic_id_text(bytes(range(1, 17))), partition=7)
-    batches = (
-        StateBatch(first_offset=100, last_offset=109, delivery_state=0, delivery_count=1),
-        StateBatch(first_offset=110, last_offset=110, delivery_state=2, delivery_count=2),
-    )
-    update = ShareUpdate(
-        key=key, snapshot_epoch=3, leader_epoch=None, start_offset=None, delivery_complete_count=1, batches=batches
-    )
-    snapshot = ShareSnapshot(
-        key=key,
-        snapshot_epoch=4,
-        state_epoch=5,
-        leader_epoch=6,
-        start_offset=100,
-        delivery_complete_count=300,
-        create_timestamp_ms=1_700_000_000_000,
-        write_timestamp_ms=1_700_000_000_001,
-        batches=batches,
-    )
-    return [encode(update), encode(snapshot)]
+    batches = (batch(100, 109, 0), batch(110, 110, 2, 2))
+    epochs = {"snapshot_epoch": 4, "state_epoch": 5, "leader_epoch": 6, "delivery_complete_count": 300}
+    times = {"create_timestamp_ms": 1_700_000_000_000, "write_timestamp_ms": 1_700_000_000_001}
+    return [encode(update(key, None, 1, batches)), encode(snapshot(key, 100, batches, **epochs, **times))]
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs.world import batch, snapshot, update
 from samples.golden_vectors import wire
 from samples.random_records import disjoint_batches, keys
 
@@ -29,35 +30,19 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=7)
-BATCHES = (
-    StateBatch(first_offset=100, last_offset=109, delivery_state=0, delivery_count=1),
-    StateBatch(first_offset=110, last_offset=110, delivery_state=2, delivery_count=2),
-)
+BATCHES = (batch(100, 109, 0), batch(110, 110, 2, 2))
 NOW = 1_700_000_000_000
 
 
-def snapshot(
-    *, epochs: tuple[int, int, int], start: int | None, count: int | None, batches: tuple[StateBatch, ...]
+def written(
+    epochs: tuple[int, int, int], start: int | None, count: int | None, batches: tuple[StateBatch, ...]
 ) -> ShareSnapshot:
-    return ShareSnapshot(
-        key=KEY,
-        snapshot_epoch=epochs[0],
-        state_epoch=epochs[1],
-        leader_epoch=epochs[2],
-        start_offset=start,
-        delivery_complete_count=count,
-        create_timestamp_ms=NOW,
-        write_timestamp_ms=NOW,
-        batches=batches,
-    )
+    names = ("snapshot_epoch", "state_epoch", "leader_epoch", "create_timestamp_ms", "write_timestamp_ms")
+    fields = dict(zip(names, (*epochs, NOW, NOW), strict=True))
+    return snapshot(KEY, start, batches, delivery_complete_count=count, **fields)
 
 
-def update(count: int | None) -> ShareUpdate:
-    return ShareUpdate(
-        key=KEY, snapshot_epoch=3, leader_epoch=5, start_offset=100, delivery_complete_count=count, batches=BATCHES
-    )
-
-
+UPDATED = update(KEY, 100, None, BATCHES, snapshot_epoch=3, leader_epoch=5)
 SNAPSHOT_KEY = "0000 0002 6731 0102030405060708 090a0b0c0d0e0f10 00000007"
 UPDATE_KEY = "0001 0002 6731 0102030405060708 090a0b0c0d0e0f10 00000007"
 TWO_BATCHES = "0000000000000064 000000000000006d 00 0001 00 000000000000006e 000000000000006e 02 0002 00"
@@ -65,26 +50,17 @@ SNAPSHOT = f"0000 00000003 00000004 00000005 0000000000000064 0000018bcfe56800 0
 UPDATE = f"0000 00000003 00000005 0000000000000064 03 {TWO_BATCHES}"
 INITIAL = "0000 00000000 00000001 00000000 ffffffffffffffff 0000018bcfe56800 0000018bcfe56800 01 00"
 
-KAFKAS_OWN = [
-    pytest.param(
-        SNAPSHOT_KEY, SNAPSHOT + "00", snapshot(epochs=(3, 4, 5), start=100, count=None, batches=BATCHES), id="snapshot"
-    ),
-    pytest.param(
-        SNAPSHOT_KEY,
-        SNAPSHOT + "01 00 04 0000012c",
-        snapshot(epochs=(3, 4, 5), start=100, count=300, batches=BATCHES),
-        id="snapshot-with-count",
-    ),
-    pytest.param(UPDATE_KEY, UPDATE + "00", update(None), id="update"),
-    pytest.param(UPDATE_KEY, UPDATE + "01 00 04 00000000", update(0), id="update-with-count"),
-    pytest.param(
-        SNAPSHOT_KEY, INITIAL, snapshot(epochs=(0, 1, 0), start=None, count=None, batches=()), id="first-initialize"
-    ),
-    pytest.param(SNAPSHOT_KEY, None, Tombstone(key=KEY), id="tombstone"),
-]
+KAFKAS_OWN = {
+    "snapshot": (SNAPSHOT_KEY, SNAPSHOT + "00", written((3, 4, 5), 100, None, BATCHES)),
+    "snapshot-with-count": (SNAPSHOT_KEY, SNAPSHOT + "01 00 04 0000012c", written((3, 4, 5), 100, 300, BATCHES)),
+    "update": (UPDATE_KEY, UPDATE + "00", UPDATED),
+    "update-with-count": (UPDATE_KEY, UPDATE + "01 00 04 00000000", replace(UPDATED, delivery_complete_count=0)),
+    "first-initialize": (SNAPSHOT_KEY, INITIAL, written((0, 1, 0), None, None, ())),
+    "tombstone": (SNAPSHOT_KEY, None, Tombstone(key=KEY)),
+}
 
 
-@pytest.mark.parametrize(("key", "value", "record"), KAFKAS_OWN)
+@pytest.mark.parametrize(("key", "value", "record"), KAFKAS_OWN.values(), ids=[*KAFKAS_OWN])
 def test_kafkas_own_bytes(key: str, value: str | None, record: StateRecord) -> None:
     """Bytes that Kafka's serde produced decode to their record and encode back to the same bytes."""
     raw = (bytes.fromhex(key), None if value is None else bytes.fromhex(value))

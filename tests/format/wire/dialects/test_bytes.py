@@ -9,13 +9,12 @@ import pytest
 from definitions import dialect_laws
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs.world import batch, snapshot, update
 from samples.golden_vectors import SEED, wire
 from samples.released_records import RELEASED_RECORDS
 
 from acktrail.errors import MalformedRecord, UnknownName, UnsupportedRecord
 from acktrail.format.wire.dialects import RELEASED
-from acktrail.model.batches import StateBatch
-from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.offline.copied_files import dialect_named
 
@@ -23,22 +22,9 @@ NAMES = sorted(RELEASED_RECORDS)
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId(SEED["wire_vectors"]["topic_id"]), partition=0)
 
 
-def batch(first: int, last: int, state: int, count: int) -> StateBatch:
-    return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-
-
-TWO = (batch(110, 110, 0, 1), batch(119, 119, 2, 1))
-SNAPSHOT = ShareSnapshot(
-    key=KEY,
-    snapshot_epoch=3,
-    state_epoch=7,
-    leader_epoch=2,
-    start_offset=110,
-    delivery_complete_count=None,
-    create_timestamp_ms=None,
-    write_timestamp_ms=None,
-    batches=TWO,
-)
+TWO = (batch(110, 110, 0), batch(119, 119))
+UNTIMED = dict.fromkeys(("delivery_complete_count", "create_timestamp_ms", "write_timestamp_ms"))
+SNAPSHOT = snapshot(KEY, 110, TWO, snapshot_epoch=3, state_epoch=7, leader_epoch=2, **UNTIMED)
 TIMED = replace(SNAPSHOT, create_timestamp_ms=1_700_000_000_000, write_timestamp_ms=1_700_000_000_001)
 
 PRINTED: list[Any] = [
@@ -48,9 +34,7 @@ PRINTED: list[Any] = [
         "4.1",
         "W-4x-update-key",
         "W-41-update-value",
-        ShareUpdate(
-            key=KEY, snapshot_epoch=3, leader_epoch=2, start_offset=110, delivery_complete_count=None, batches=TWO[:1]
-        ),
+        update(KEY, 110, None, TWO[:1], snapshot_epoch=3, leader_epoch=2),
     ),
     ("4.2", "W-4x-snapshot-key", "W-42-snapshot-value", replace(TIMED, delivery_complete_count=1)),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka.protocol.api_message import ApiMessage
 
@@ -27,8 +27,7 @@ class ReadShareGroupStateResponse(ApiMessage, load_json=_HERE):  # type: ignore[
     """Answer 84."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorState:
+class CoordinatorState(NamedTuple):
     """An answer for one share partition. Batches are (first, last, delivery state, delivery count). `start_offset`
     None: there is none yet.
     """

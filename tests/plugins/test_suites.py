@@ -21,7 +21,6 @@ from deltalake import DeltaTable
 from samples.memory_plugins import WORLD, MemorySinkConnector, MemorySource, MemoryWorld
 from samples.memory_source import MemoryLog, MemorySink, MemoryTask
 
-from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.contract import (
     Config,
@@ -33,7 +32,6 @@ from acktrail.connect.contract import (
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
 from acktrail.kafka.state_source import ShareGroupStateSource
-from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id
 from acktrail_plugins.parquet.parquet_sink import ParquetSink
@@ -141,27 +139,28 @@ class TestMemorySink(_InMemory, SinkSuite):
         return len(WORLD[-1].tables.commits)
 
 
-class TestDeltaSinkOfAnyRows(SinkSuite):
-    """Rows of a stranger in Delta tables."""
+class _InAFolder(SinkSuite):
+    """Rows as any engine reads them."""
 
-    connector_class = DeltaSinkConnector
-    examples = 5
+    @property
+    def files(self) -> Path:
+        return self.folder / "files"
 
-    def config(self) -> Mapping[str, str]:
-        return {"tables": str(self.folder / "tables")}
+    def read(self, table: Path) -> pa.Table:
+        raise NotImplementedError
 
     def numbers(self, source_partition: SourcePartition) -> list[int]:
-        if not (self.folder / "tables" / self.table).exists():
-            return []
-        rows = DeltaTable(str(self.folder / "tables" / self.table)).to_pyarrow_table()
-        return sorted(rows.filter(pc.equal(rows["part"], str(source_partition)))["number"].to_pylist())
+        table = self.files / self.table
+        rows = self.read(table) if table.exists() else self.batch(source_partition, 0, 0).rows[self.table]
+        if self.reads_logs:
+            own = pc.equal(rows["state_partition"], int(source_partition.rsplit("/", 1)[1]))
+        else:
+            own = pc.equal(rows["part"], str(source_partition))
+        return sorted(rows.filter(own)["offset" if self.reads_logs else "number"].to_pylist())
 
-    def commits(self) -> int:
-        return int(DeltaTable(str(self.folder / "tables" / self.table)).version())
 
-
-class TestDeltaSinkOfLogs(TestDeltaSinkOfAnyRows):
-    """State records in Delta tables: positions are offsets."""
+class _OfLogs(SinkSuite):
+    """State records: positions are offsets."""
 
     reads_logs = True
     cluster_id = "memory"
@@ -177,10 +176,44 @@ class TestDeltaSinkOfLogs(TestDeltaSinkOfAnyRows):
         log = MemoryLog(partition=int(source_partition.rsplit("/", 1)[1]), end_offset=end)
         return log.batch(source_partition, first, end)
 
-    def numbers(self, source_partition: SourcePartition) -> list[int]:
-        rows = Tables(TablesConfig(uri=str(self.folder / "tables"))).read("state_records")
-        partition = int(source_partition.rsplit("/", 1)[1])
-        return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
+
+class TestDeltaSinkOfAnyRows(_InAFolder):
+    """Rows of a stranger in Delta tables."""
+
+    connector_class = DeltaSinkConnector
+    examples = 5
+
+    def config(self) -> Mapping[str, str]:
+        return {"tables": str(self.files)}
+
+    def read(self, table: Path) -> pa.Table:
+        return DeltaTable(str(table)).to_pyarrow_table()
+
+    def commits(self) -> int:
+        return int(DeltaTable(str(self.files / self.table)).version())
+
+
+class TestDeltaSinkOfLogs(_OfLogs, TestDeltaSinkOfAnyRows):
+    """State records in Delta tables."""
+
+
+class TestParquetSinkOfAnyRows(_InAFolder):
+    """Rows of a stranger in plain files."""
+
+    connector_class = ParquetSink
+
+    def config(self) -> Mapping[str, str]:
+        return {"folder": str(self.files)}
+
+    def read(self, table: Path) -> pa.Table:
+        return ds.dataset(table, partitioning="hive").to_table()
+
+    def commits(self) -> int:
+        return len(list(self.files.rglob("*.parquet")))
+
+
+class TestParquetSinkOfLogs(_OfLogs, TestParquetSinkOfAnyRows):
+    """State records in plain files."""
 
 
 class TestStateSourceConfiguration(ConnectorSuite):
@@ -190,48 +223,6 @@ class TestStateSourceConfiguration(ConnectorSuite):
 
     def config(self) -> Mapping[str, str]:
         return {"kafka.bootstrap.servers": "localhost:1"}
-
-
-class TestParquetSinkOfAnyRows(SinkSuite):
-    """Rows of a stranger in plain files."""
-
-    connector_class = ParquetSink
-
-    def config(self) -> Mapping[str, str]:
-        return {"folder": str(self.files)}
-
-    def numbers(self, source_partition: SourcePartition) -> list[int]:
-        rows = self.stored()
-        return sorted(rows.filter(pc.equal(rows["part"], str(source_partition)))["number"].to_pylist())
-
-    @property
-    def files(self) -> Path:
-        return self.folder / "files"
-
-    def stored(self) -> pa.Table:
-        """As any engine reads them."""
-        folder = self.files / self.table
-        if not folder.exists():
-            return self.batch(self.partitions()[0], 0, 0).rows[self.table]
-        return ds.dataset(folder, partitioning="hive").to_table()
-
-    def commits(self) -> int:
-        return len(list(self.files.rglob("*.parquet")))
-
-
-class TestParquetSinkOfLogs(TestParquetSinkOfAnyRows):
-    """State records in plain files."""
-
-    reads_logs = True
-    cluster_id = "memory"
-    table = "state_records"
-    partitions = TestDeltaSinkOfLogs.partitions
-    position_after = TestDeltaSinkOfLogs.position_after
-    batch = TestDeltaSinkOfLogs.batch
-
-    def numbers(self, source_partition: SourcePartition) -> list[int]:
-        rows, partition = self.stored(), int(source_partition.rsplit("/", 1)[1])
-        return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
 
 
 class TestFilter(TransformSuite):

@@ -173,14 +173,15 @@ class WorkerLease:
         began, data = self._clock(), self._record(self.owner)
         self._sent.add(data)
         self._objects.put(self._path(number), data)
-        if self._newest() != (number, data):  # else by this very write, however often it was sent
+        numbers = self._numbers()
+        # Whose it is, is read: by this very write it may be there already, however often it was sent.
+        if max(numbers, default=-1) != number or self._objects.get(self._path(number)) != data:
             self._sent.discard(data)
             return False
         self._mine, self._until, self._sent = number, began + self.ttl_s, set()
         with contextlib.suppress(RetryableError):  # what is left goes with the next renewal
-            for older in self._numbers():
-                if older < number:
-                    self._objects.delete(self._path(older))
+            for older in (each for each in numbers if each < number):
+                self._objects.delete(self._path(older))
         return True
 
 

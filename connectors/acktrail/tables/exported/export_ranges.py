@@ -44,6 +44,10 @@ _READ: Final = (
     *("run_id", "exported_at", "state_partition", "first_offset", "last_offset", "records_read"),
     *("records_quarantined", "gap_first", "gap_last", "gap_reason"),
 )
+_OF_SPAN: Final = (
+    *("first_offset", "last_offset", "log_start_offset", "log_end_offset", "gap_first", "gap_last", "gap_reason"),
+)
+"""Columns of ``export_ranges`` that are named as in a span."""
 _newest: dict[tuple[str, str, int], pa.Table] = {}
 _Row = dict[str, Any]
 _EPOCH: Final = "epoch"
@@ -91,30 +95,24 @@ def merge_spans(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
 
 def range_rows(spans: Iterable[LogSpan], *, cluster_id: str, run_id: str, exported_at: dt.datetime) -> list[_Row]:
     """A row of ``export_ranges`` for each span."""
-    return [
-        {
-            "cluster_id": cluster_id,
-            "run_id": run_id,
-            "state_topic_id": span.topic_id,
-            "state_partition": span.partition,
-            "first_offset": span.first_offset,
-            "last_offset": span.last_offset,
-            "records_read": span.records,
-            "records_decoded": span.records - span.quarantined,
-            "records_quarantined": span.quarantined,
-            "log_start_offset": span.log_start_offset,
-            "log_end_offset": span.log_end_offset,
-            "gap_first": span.gap_first,
-            "gap_last": span.gap_last,
-            "exported_at": exported_at,
-            "dialect": span.origin.dialect if span.origin else None,
-            "source_file": span.origin.file if span.origin else None,
-            "source_digest": span.origin.sha256 if span.origin else None,
-            "gap_reason": span.gap_reason,
-            "offset_shift": span.offset_shift or None,
-        }
-        for span in spans
-    ]
+    common = {"cluster_id": cluster_id, "run_id": run_id, "exported_at": exported_at}
+    return [{**common, **_range_row(span)} for span in spans]
+
+
+def _range_row(span: LogSpan) -> _Row:
+    origin = span.origin
+    return {
+        **{name: getattr(span, name) for name in _OF_SPAN},
+        "state_topic_id": span.topic_id,
+        "state_partition": span.partition,
+        "records_read": span.records,
+        "records_decoded": span.records - span.quarantined,
+        "records_quarantined": span.quarantined,
+        "dialect": origin.dialect if origin else None,
+        "source_file": origin.file if origin else None,
+        "source_digest": origin.sha256 if origin else None,
+        "offset_shift": span.offset_shift or None,
+    }
 
 
 def ranges_text(rows: Iterable[_Row]) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from enum import StrEnum
+from importlib.resources import files
 from typing import Final
 
 from kafka.errors import kafka_errors
@@ -50,36 +53,9 @@ _AUTHORIZATION: Final = frozenset(
 _UNKNOWN: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_ID})
 _REFUSED_INPUT: Final = frozenset({17, 24, 40, 42, 44})
 _TRY_LATER: Final = UNANSWERED | LOOK_AGAIN | {THROTTLING_QUOTA_EXCEEDED}
-_RUN_AGAIN: Final = "nothing was changed: run it again"
-_VERIFY: Final = "verify before anything else; the broker's log may say why"
-_CHANGE_ADVICE: Final = {
-    UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist (any more): make a new plan",
-    COORDINATOR_LOADING: f"the coordinator is still loading; {_RUN_AGAIN}",
-    COORDINATOR_NOT_AVAILABLE: f"there is no coordinator right now; {_RUN_AGAIN}",
-    NOT_COORDINATOR: f"the coordinator moved; {_RUN_AGAIN}",
-    17: "nothing was changed: correct the topic's name",
-    24: "nothing was changed: the group id is empty or not allowed",
-    REBALANCE_IN_PROGRESS: f"the group is rebalancing; {_RUN_AGAIN}",
-    TOPIC_AUTHORIZATION_FAILED: "grant {operation} on the topic to this principal",
-    GROUP_AUTHORIZATION_FAILED: "grant {operation} on the group to this principal",
-    CLUSTER_AUTHORIZATION_FAILED: "grant {operation} on the cluster to this principal",
-    UNSUPPORTED_VERSION: "this release does not serve the request, or the feature share.version is off",
-    40: "nothing was changed: correct the value; the broker's message names it",
-    42: "nothing was changed; the request is wrong: report it as a defect",
-    44: "nothing was changed: a policy of the cluster forbids it",
-    NON_EMPTY_GROUP: "stop the group's consumers; a killed one counts until its session ends (45 s by default)",
-    GROUP_ID_NOT_FOUND: "there is no such share group: `acktrail groups list` shows the existing ones",
-    74: "another leader epoch is in force: make a new plan",
-    THROTTLING_QUOTA_EXCEEDED: f"the quota is used up; {_RUN_AGAIN} later",
-    UNKNOWN_TOPIC_ID: "the topic does not exist (any more): make a new plan",
-    124: "a newer state epoch is in force: somebody else reset it: make a new plan",
-}
+_ADVICE: Final = tomllib.loads(files(__package__).joinpath("change_advice.toml").read_text("utf-8"))
+_CHANGE_ADVICE: Final[Mapping[str, str]] = _ADVICE["nothing_was_changed"]
 """For every code after which nothing was changed. Any other code leaves the outcome open."""
-_UNKNOWN_OUTCOME_ADVICE: Final = {
-    REQUEST_TIMED_OUT: f"a broker did not answer another in time; {_VERIFY}",
-    13: f"a broker lost its connection to another; {_VERIFY}",
-    56: f"the broker's disk failed; {_VERIFY}",
-}
 
 
 def error_text(code: int, message: str | None = None) -> str | None:
@@ -145,12 +121,12 @@ def outcome_of(code: int, scope: ErrorScope) -> Outcome:
     earlier one may have arrived."""
     if code == NONE:
         return Outcome.DONE
-    is_open = code not in _CHANGE_ADVICE or (scope is ErrorScope.PART and code in SAFE_TO_SEND_AGAIN)
+    is_open = str(code) not in _CHANGE_ADVICE or (scope is ErrorScope.PART and code in SAFE_TO_SEND_AGAIN)
     return Outcome.UNKNOWN if is_open else Outcome.REFUSED
 
 
 def advice_for(code: int, scope: ErrorScope, operation: str) -> str:
     """What to do about it; `operation` is the ACL operation that the change needs where it was refused."""
     if outcome_of(code, scope) is Outcome.UNKNOWN:
-        return _UNKNOWN_OUTCOME_ADVICE.get(code, _VERIFY)
-    return _CHANGE_ADVICE.get(code, "").format(operation=operation)
+        return str(_ADVICE["outcome_is_open"].get(str(code), _ADVICE["outcome_is_open"]["other"]))
+    return _CHANGE_ADVICE.get(str(code), "").format(operation=operation)

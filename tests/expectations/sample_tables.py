@@ -232,6 +232,15 @@ def failed(summary: ValidationSummary) -> set[tuple[str, str]]:
     return {(r.suite, r.expectation) for r in summary.failed}
 
 
+def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
+    """What a run leaves that found no new record."""
+    tables = Tables(config)
+    tables.append("group_observations", groups(CONFIGS, run_id))
+    tables.append("offset_observations", logs(run_id))
+    tables.append("share_partition_states", states(life, run_id))
+    tables.append("reconciliations", reconciliations(life, run_id))
+
+
 def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_id: str) -> None:
     """What a later run of exporter and reconciler adds: `records` beyond those that are there."""
     tables = Tables(config)
@@ -241,18 +250,7 @@ def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_
     added = pa.Table.from_pylist(new, schema=records.schema)
     tables.append("state_records", added)
     tables.append("export_ranges", ranges(added, run_id, pieces=1))
-    tables.append("offset_observations", logs(run_id))
-    tables.append("share_partition_states", states(life, run_id))
-    tables.append("reconciliations", reconciliations(life, run_id))
-
-
-def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
-    """What a run leaves that found no new record."""
-    tables = Tables(config)
-    tables.append("group_observations", groups(CONFIGS, run_id))
-    tables.append("offset_observations", logs(run_id))
-    tables.append("share_partition_states", states(life, run_id))
-    tables.append("reconciliations", reconciliations(life, run_id))
+    idle_run(config, run_id, life)
 
 
 def plain_outcomes(checks: Sequence[SuiteCheck], frame: pd.DataFrame) -> dict[str, Any]:

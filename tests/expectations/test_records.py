@@ -17,6 +17,7 @@ from expectations.sample_tables import (
     cluster,
     fill,
     logs,
+    named,
     ranges,
     reconciliations,
     record_frames,
@@ -46,7 +47,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations import run_data
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
-from acktrail_expectations.gate import QualityResult, RuleState, ValidationSummary, pass_gate, validate_run
+from acktrail_expectations.gate import QualityResult, RuleState, pass_gate, validate_run
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
 
@@ -57,11 +58,7 @@ Damage = Callable[[pa.Table], pa.Table]
 
 
 def outcome(config: TablesConfig, *, every_record: bool = True) -> QualityResult:
-    return of_rule(validate_run(Tables(config), RUN, every_record=every_record))
-
-
-def of_rule(summary: ValidationSummary) -> QualityResult:
-    return next(result for result in summary.results if result.expectation == RULE)
+    return named(validate_run(Tables(config), RUN, every_record=every_record), "state_records", RULE)
 
 
 def flipped(name: str, offset: int = 9) -> Damage:
@@ -117,7 +114,7 @@ def test_bytes_that_differ_close_the_gate(tmp_path: Path) -> None:
     summary = validate_run(
         Tables(fill(tmp_path, state_records=flipped("value")(everyday().table()))), RUN, every_record=True
     )
-    result = of_rule(summary)
+    result = named(summary, "state_records", RULE)
     assert (result.state, result.unexpected_count) == (RuleState.FAILS, 1)
     assert str(result.observed_value).startswith("0/9 of ")
     with pytest.raises(QualityGateFailed, match=RULE):

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,10 @@ ASKED: Final[Mapping[str, Any]] = {
     "times": 2,
 }
 """What the questions ask about."""
+OF_FINDING: Final = attrgetter(
+    *("severity", "rule", "subject", "detail", "first_seen_at", "times_seen"),
+    *("evidence_state_partition", "evidence_offset"),
+)
 
 
 def questions() -> dict[str, str]:
@@ -118,18 +123,7 @@ def expected_answers(clock: Clock) -> dict[str, list[tuple[Any, ...]]]:
         ],
         "What does the export lack?": [(3, 70, 79, 10, "pruned", BEGAN_AT)],
         "Which findings are open, and since when?": [
-            (
-                each.severity,
-                each.rule,
-                each.subject,
-                each.detail,
-                each.first_seen_at,
-                each.times_seen,
-                each.evidence_state_partition,
-                each.evidence_offset,
-            )
-            for each in open_findings(clock.tables)
-            if each.evidence_state_partition is not None
+            OF_FINDING(each) for each in open_findings(clock.tables) if each.evidence_state_partition is not None
         ],
         "Which offsets were reset, and who approved it?": [
             (row["plan_id"], row["created_at"], ["g"], "to-earliest", None, None, ["ann"], "done")

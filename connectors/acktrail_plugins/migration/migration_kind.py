@@ -36,6 +36,8 @@ from acktrail_plugins.migration.source_states import (
     read_source,
 )
 
+Carried = dict[str, dict[tuple[str, int], tuple[TargetOffset, CarriedState]]]
+"""By group, then topic and partition of the target: where it is to start, and what the source had."""
 _ROWS_SHOWN: Final = 60
 _HEADERS: Final = (
     *("GROUP", "SOURCE", "PARTITION", "SOURCE-START", "TARGET", "NEW-OFFSET"),
@@ -150,10 +152,6 @@ def _text(number: object) -> str:
 
 
 MIGRATION: ChangeKind[Any] = _MigrationChange()
-
-
-Carried = dict[str, dict[tuple[str, int], tuple[TargetOffset, CarriedState]]]
-"""By group, then topic and partition of the target: where it is to start, and what the source had."""
 
 
 def plan_migration(

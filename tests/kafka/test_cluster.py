@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -309,42 +311,11 @@ def test_epochs_grow_when_a_dead_member_is_removed() -> None:
 
 Defaults = dict[str, str | None]
 
-DOCUMENTED: Final[Defaults] = {
-    "group.share.max.record.lock.duration.ms": "60000",
-    "group.share.session.timeout.ms": "45000",
-    "group.share.min.session.timeout.ms": "45000",
-    "group.share.max.session.timeout.ms": "60000",
-    "group.share.heartbeat.interval.ms": "5000",
-    "group.share.min.heartbeat.interval.ms": "5000",
-    "group.share.max.heartbeat.interval.ms": "15000",
-    "group.share.max.size": "200",
-    "group.share.assignors": "simple",
-    "share.coordinator.state.topic.replication.factor": "3",
-    "share.coordinator.state.topic.segment.bytes": "104857600",
-    "share.coordinator.state.topic.min.isr": "2",
-    "share.coordinator.threads": "1",
-}
-"""Released as documented, some under another name."""
-
-RELEASED: Final[Defaults] = {
-    "group.share.partition.max.record.locks": "2000",
-    "group.share.min.record.lock.duration.ms": "15000",
-    "group.share.max.share.sessions": "2000",
-}
-"""Released with another default than the documents have: 200 locks, locks of at least 1,000 ms, at most 10 groups."""
-
+CONFIGS: Final[dict[str, Defaults]] = tomllib.loads(
+    Path(__file__).with_name("documented_configs.toml").read_text("utf-8")
+)
 GONE: Final = {"group.share.enable", "group.share.max.groups", "group.share.record.lock.duration.max.ms"}
 """In the documents, and not in what was released."""
-
-NOT_FOR_MEMBERS: Final = {
-    "auto.offset.reset": "earliest",
-    "enable.auto.commit": "true",
-    "group.instance.id": "one",
-    "heartbeat.interval.ms": "3000",
-    "isolation.level": "read_committed",
-    "partition.assignment.strategy": "range",
-    "session.timeout.ms": "45000",
-}
 
 
 @pytest.fixture(scope="module")
@@ -363,12 +334,12 @@ def defaults(workload: Workload) -> Defaults:
 def test_defaults_are_as_documented(defaults: Defaults) -> None:
     """R001-27, R001-29 to R001-34, R001-36, R001-37, R002-19, R002-21 to R002-26, R002-28, R002-29, R002-31 to
     R002-34: the proposed values are the defaults of brokers."""
-    assert {name: defaults[name] for name in DOCUMENTED} == DOCUMENTED
+    assert {name: defaults[name] for name in CONFIGS["documented"]} == CONFIGS["documented"]
 
 
 def test_defaults_that_were_released_otherwise(defaults: Defaults) -> None:
     """R001-26, R001-28, R001-35, R002-18, R002-20, R002-27: documented with other numbers; what brokers do counts."""
-    assert {name: defaults[name] for name in RELEASED} == RELEASED
+    assert {name: defaults[name] for name in CONFIGS["released"]} == CONFIGS["released"]
 
 
 def test_what_is_gone_is_not_there(defaults: Defaults) -> None:
@@ -383,7 +354,7 @@ def test_share_groups_need_no_rebalance_protocol(defaults: Defaults) -> None:
 
 def test_what_share_consumers_do_not_take() -> None:
     """R002-35 to R002-39, R002-42, R002-43: what consumers are configured with is refused by share consumers."""
-    for name, value in NOT_FOR_MEMBERS.items():
+    for name, value in CONFIGS["not_for_members"].items():
         with pytest.raises(ValueError, match=f"`{name}` is not"):
             ShareConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", name: value})
 

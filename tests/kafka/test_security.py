@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -116,75 +117,28 @@ def test_the_documents_list_what_is_tested_and_nothing_else() -> None:
     assert rows == expected
 
 
-FAULTS: Final[dict[str, tuple[Any, ...]]] = {
-    "wrong password, SCRAM": (
-        *("SCRAM-SHA-512", {"sasl_password": WRONG}),
-        *(f"refused to log in '{USER}' with SCRAM-SHA-512", "sasl.password"),
-    ),
-    "wrong password, PLAIN": ("PLAIN", {"sasl_password": WRONG}, f"refused to log in '{USER}' with PLAIN", "sasl"),
-    "untrusted certificate": (
-        *("SCRAM-SHA-512", {"ssl_ca_location": "{}/stranger.pem"}),
-        *("certificate of 127.0.0.1:.* is not trusted", "ssl.ca.location"),
-    ),
-    "wrong host name": (
-        *("SCRAM-SHA-512", {"host": "localhost"}),
-        *("certificate of localhost:.* is for another host name", "advertised.listeners"),
-    ),
-    "wrong mechanism": ("PLAIN", {"listener": "ONLY"}, "takes no login with PLAIN", "sasl.enabled.mechanisms"),
-    "no certificate": (
-        *("mutual TLS", {"ssl_certificate_location": None}),
-        *("wants a certificate of its clients", "ssl.certificate.location"),
-    ),
-    "a stranger's certificate": (
-        *("mutual TLS", {"ssl_certificate_location": "{}/stranger-client.pem"}),
-        *("refused the client's certificate .*stranger-client.pem", "authority"),
-    ),
-    "expired certificate": (
-        *("mutual TLS", {"ssl_certificate_location": "{}/old.pem"}),
-        *("refused the client's certificate .*old.pem", "has it expired?"),
-    ),
-    "locked key": (
-        *("mutual TLS", {"ssl_certificate_location": "{}/locked.pem"}),
-        *("locked.pem cannot be unlocked", "ssl.key.password"),
-    ),
-    "another's key": (
-        *("mutual TLS", {"ssl_certificate_location": "{}/client.pem", "ssl_key_location": "{}/server.pem"}),
-        *("does not belong to the certificate", "own key"),
-    ),
-    "wrong client secret": (
-        *("OAUTHBEARER", {"sasl_oauthbearer_client_credentials_client_secret": WRONG}),
-        *(f"refused the client '{CLIENT[0]}': invalid_client", "client secret"),
-    ),
-    "token endpoint not trusted": (
-        *("OAUTHBEARER", {"https_ca_location": "{}/stranger.pem"}),
-        *("the token endpoint .* is not trusted", "https.ca.location"),
-    ),
-}
-"""What is wrong: the way to connect, what is changed of it (in {} are the certificates), words of message and hint."""
+FAULTS: Final = tomllib.loads(Path(__file__).with_name("connection_faults.toml").read_text("utf-8"))
 
 
 def faulty(secured: SecuredBroker, fault: str) -> KafkaConfig:
     """The configuration with one of the `FAULTS`."""
-    way, changes, *_ = FAULTS[fault]
     folder = secured.authority.folder
-    given = {name: text and text.format(folder) for name, text in changes.items()}
-    return secured.config(str(way), **given)
+    given = {name: text.format(folder, wrong=WRONG) or None for name, text in FAULTS[fault]["changes"].items()}
+    return secured.config(FAULTS[fault]["way"], **given)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_has_its_own_words(secured: SecuredBroker, fault: str, tries: list[float]) -> None:
     """One line that says what is wrong, a hint, no secret; and no other fault's words. All tries together get ten
     seconds, without a wait between them."""
-    *_, words, hint = FAULTS[fault]
     with pytest.raises(ConfigurationError) as caught:
         read_one(faulty(secured, fault))
     assert sum(tries) <= _WITHIN_S
     said = caught.value.message
-    assert re.search(words, said), said
-    assert hint in caught.value.hint
+    assert FAULTS[fault]["hint"] in caught.value.hint
     assert not [secret for secret in (WRONG, PASSWORD, CLIENT[1]) if secret in repr(caught.value)]
     assert "\n" not in said
-    assert [other for other, (*_, own, _) in FAULTS.items() if re.search(own, said)] == [fault]
+    assert [name for name, other in FAULTS.items() if re.search(other["says"], said)] == [fault], said
 
 
 @pytest.mark.parametrize(

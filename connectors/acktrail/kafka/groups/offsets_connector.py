@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib.resources import files
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -45,20 +47,7 @@ _WAIT: Final = "state.wait.ms"
 _STATES: Final = ("Dead", "Empty", "Stable", "Unknown")
 _MOST_SHARE_PARTITIONS: Final = 2_000
 """Series of single share partitions at most; those with the greatest lag come first."""
-_ABOUT: Final = {
-    "state": "1 for the state that a share group is in.",
-    "members": "Members of a share group.",
-    "lag_sum": "Lag of a share group over all its share partitions; absent while one is not known.",
-    "lag_unknown_partitions": "Share partitions of a group whose lag is not known.",
-    "lag": "Records of a share partition that are not completed.",
-    "start_offset": "Start offset of a share partition.",
-    "exporter_groups_without_series": "Groups that were observed and have no series of their own: those with the "
-    "least known lag.",
-    "exporter_share_partitions_without_series": "Share partitions that were observed and have no series of their own: "
-    "the least known lags.",
-    "exporter_last_success_timestamp_seconds": "When the brokers were last observed.",
-    "exporter_last_collect_error": "Groups that could not be described at the last observation.",
-}
+_ABOUT: Final = tomllib.loads(files(__package__).joinpath("group_gauges.toml").read_text("utf-8"))
 """What each gauge is about, by its name behind ``kafka_share_group_``."""
 _MOST_GROUPS: Final = 1_000
 """Groups with series of their own at most; those with the greatest known lag come first, then unknown ones."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from difflib import get_close_matches
-from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -190,8 +189,10 @@ if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
 
 
+_PLACE: Final = ("topic_id", "partition", "state_partition")
 _PLAIN: Final = (
-    *("state_partition", "state_epoch", "snapshot_epoch", "leader_epoch", "start_offset", "first_unfinished_offset"),
+    *("topic", *_PLACE),
+    *("state_epoch", "snapshot_epoch", "leader_epoch", "start_offset", "first_unfinished_offset"),
     *("delivery_complete_count", "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     *("last_record_offset", "last_record_timestamp_ms", "completeness", "completeness_reason"),
 )
@@ -242,9 +243,8 @@ def _state_command(
     notes = _notes(moment)
     for note in notes:
         typer.echo(note, err=True)
-    place = itemgetter("group_id", "topic", "topic_id", "partition", "state_partition")
     found = [{**row, "topic": topics.get(row["topic_id"])} for row in rows]
-    found.sort(key=lambda row: place({**row, "topic": row["topic"] or ""}))
+    found.sort(key=lambda row: (row["group_id"], row["topic"] or "", *(row[name] for name in _PLACE)))
     if as_json:
         from acktrail.cli.common_options import json_line
 
@@ -287,9 +287,6 @@ def _state_json(row: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
     batches = [list(batch.values()) for batch in row["batches"] or ()]
     return {
         "group": row["group_id"],
-        "topic": row["topic"],
-        "topic_id": row["topic_id"],
-        "partition": row["partition"],
         **{name: row[name] for name in _PLAIN},
         "batches": None if row["batches"] is None else batches,
         "at_least": row["completeness"] != "complete",

@@ -15,14 +15,6 @@ from acktrail.model.share_partition import STATE_TOPIC
 
 ALL: Final = "*"
 """Every group, or every topic."""
-_WORDS: Final = {
-    "ALTER": "Alter",
-    "DESCRIBE": "Describe",
-    "DESCRIBE_CONFIGS": "DescribeConfigs",
-    "READ": "Read",
-    "WRITE": "Write",
-}
-"""Operations as ``kafka-acls.sh`` names them."""
 _GROUPS_TOPIC: Final = "__consumer_offsets"
 POSITIONS_TOPIC: Final = "acktrail-positions"
 """Where a topic sink keeps its positions, unless its configuration says otherwise."""
@@ -128,9 +120,10 @@ _WANTED: Final[Mapping[str, WantedAcls]] = {
 
 
 def command(acl: Acl, principal: str, bootstrap_servers: str, *, is_secured: bool) -> str:
-    """The command line that grants `acl`. `is_secured`: the administrator needs a client configuration."""
+    """The command line that grants `acl`; ``kafka-acls.sh`` writes DESCRIBE_CONFIGS as DescribeConfigs. `is_secured`:
+    the administrator needs a client configuration."""
     words = ["kafka-acls.sh", "--bootstrap-server", bootstrap_servers]
     words += ["--command-config", "admin.properties"] if is_secured else []
-    words += ["--add", "--allow-principal", principal, "--operation", _WORDS[acl.operation]]
+    words += ["--add", "--allow-principal", principal, "--operation", acl.operation.title().replace("_", "")]
     words += ["--resource-pattern-type", "prefixed"] if acl.is_prefix else []
     return shlex.join([*words, f"--{acl.kind}", acl.name])

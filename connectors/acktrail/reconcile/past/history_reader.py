@@ -73,7 +73,7 @@ class HistoryReader:
     """Reads the history in `tables`. Raises ConfigurationError (there is none)."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        self.tables = tables
         snapshot = tables.snapshot(CHANGES)
         if snapshot is None:
             raise ConfigurationError(
@@ -84,22 +84,17 @@ class HistoryReader:
         self.kept_from_ms: int | None = snapshot.transaction_version(DROPPED_BEFORE)
         """Changes before this time (ms since the epoch) are not kept; None: all are."""
 
-    @property
-    def tables(self) -> Tables:
-        """Where it is."""
-        return self._tables
-
     @cached_property
     def is_current(self) -> bool:
         """Whether every exported state record is in the history."""
-        records = self._tables.snapshot("state_records")
-        used = self._tables.transaction_version(HELD, RECORDS_USED) or 0
+        records = self.tables.snapshot("state_records")
+        used = self.tables.transaction_version(HELD, RECORDS_USED) or 0
         return records is None or records.last_change <= used <= records.version
 
     @cached_property
     def topics(self) -> Mapping[str, TopicName]:
         """Every topic id that a listing had."""
-        rows = self._tables.read("topics", columns=["topic_id", "topic", "status"]).to_pylist()
+        rows = self.tables.read("topics", columns=["topic_id", "topic", "status"]).to_pylist()
         return {row["topic_id"]: TopicName(**row) for row in rows}
 
     def topic(self, topic_id: str) -> TopicName:
@@ -115,7 +110,7 @@ class HistoryReader:
         groups whose least and greatest values allow the record. Where the retention dropped all changes of the record,
         its history is the status that it has since. Raises UnknownName (the history does not have the
         group, or the topic or partition within it), InputError (nothing at all is known of the share partition)."""
-        rows = self._changes(group_id, self.ids_of(topic), partition, offset, offset)
+        rows = self._changes(group_id, self.ids_of(topic), partition, offset)
         of_place: defaultdict[tuple[str, int], list[StatusChange]] = defaultdict(list)
         for change in sorted(changes_of(rows), key=lambda change: change.at.offset):
             of_place[change.key.topic_id, change.at.state_partition].append(change)
@@ -129,7 +124,7 @@ class HistoryReader:
         if not histories:
             self._raise_unknown(group_id, topic, partition)
         doubtful = {number for (_, number), history in histories.items() if _reasons(history) & _BY_GAPS}
-        gaps = noted_gaps(self._tables, sorted(doubtful)) if doubtful else {}
+        gaps = noted_gaps(self.tables, sorted(doubtful)) if doubtful else {}
         found = (
             RecordInstance(
                 topic=self.topic(topic_id), state_partition=number, history=_explained(history, number, gaps)
@@ -184,26 +179,26 @@ class HistoryReader:
         share partition without any exported record is in no answer: it was created and deleted within a gap."""
         ids = None if topic is None else tuple(self.ids_of(topic))
         scope = HistoryScope(group_id=group_id, topic_ids=ids, partition=partition)
-        return read_completeness(self._tables, scope, is_current=self.is_current)
+        return read_completeness(self.tables, scope, is_current=self.is_current)
 
     def known_partitions(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted. Raises
         UnknownName (there is none)."""
-        rows = self._tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
+        rows = self.tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
         if not rows.num_rows:
-            groups = pc.unique(self._tables.read(HELD, columns=["group_id"])["group_id"]).drop_null().to_pylist()
+            groups = pc.unique(self.tables.read(HELD, columns=["group_id"])["group_id"]).drop_null().to_pylist()
             raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, groups, n=_NEAREST))
         return rows
 
-    def _changes(self, group_id: str, topic_ids: Sequence[str], partition: int, first: int, last: int) -> pa.Table:
-        """Rows of ``CHANGE_COLUMNS`` about an offset from `first` to `last`."""
+    def _changes(self, group_id: str, topic_ids: Sequence[str], partition: int, offset: int) -> pa.Table:
+        """Rows of ``CHANGE_COLUMNS`` about an offset."""
         topic_id = pc.field("topic_id")
         where = (
             (pc.field("group_id") == group_id)
             & (topic_id.isin(topic_ids) if topic_ids[1:] else topic_id == topic_ids[0])
             & (pc.field("partition") == partition)
-            & (pc.field("first_offset") <= last)
-            & (pc.field("last_offset") >= first)
+            & (pc.field("first_offset") <= offset)
+            & (pc.field("last_offset") >= offset)
         )
         return self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
 
@@ -219,7 +214,7 @@ class HistoryReader:
         """By topic id and state partition, other than those `known`: the status of an offset in the saved states, which
         were made from the changes that are not kept, too."""
         own = pc.field("topic_id").isin(self.ids_of(topic)) & (pc.field("partition") == partition)
-        rows = saved_rows(self._tables, (pc.field("group_id") == group_id) & own)
+        rows = saved_rows(self.tables, (pc.field("group_id") == group_id) & own)
         found: dict[tuple[str, int], RecordHistory] = {}
         for number, (key, state) in zip(rows["state_partition"].to_pylist(), known_states_of(rows), strict=True):
             if (key.topic_id, number) not in known:

@@ -82,13 +82,7 @@ _WHAT: Final = "retention"
 _NO_DAY: Final = "unknown"
 _DAY: Final = dt.timedelta(days=1)
 _SAME: Final = (
-    "cluster_id",
-    "state_topic_id",
-    "state_partition",
-    "dialect",
-    "source_file",
-    "source_digest",
-    "offset_shift",
+    *("cluster_id", "state_topic_id", "state_partition", "dialect", "source_file", "source_digest", "offset_shift"),
 )
 _OF_LAST: Final = frozenset({"run_id", "last_offset", "log_end_offset"})
 """Columns that a merged row has of its last part; others it has of the first."""

@@ -97,6 +97,8 @@ _NAMES: Final = pa.array([status.value for status, _ in RULES.values()])
 _TEMPLATES: Final = [template for _, template in RULES.values()]
 _SAYS_UNSEEN: Final = [place for place, rule in enumerate(RULES) if rule in SAYS_UNSEEN]
 _Numbers = dict[str, Int64Array]
+TextOf = Callable[[str, pa.Array], pa.Array]
+"""What a name stands for in some rows, as texts."""
 
 
 def judge_windows(windows: pa.Array, context: pa.Table) -> pa.Table:
@@ -371,11 +373,8 @@ def _text_of(numbers: _Numbers, texts: dict[str, Any], name: str, rows: pa.Array
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
-def rule_reasons(
-    chosen: Int64Array, templates: Sequence[str], text_of: Callable[[str, pa.Array], pa.Array]
-) -> pa.Array:
-    """The template that is `chosen` for each row, with the texts of the row in place of the names in it. `text_of`: what
-    a name stands for in some rows.
+def rule_reasons(chosen: Int64Array, templates: Sequence[str], text_of: TextOf) -> pa.Array:
+    """The template that is `chosen` for each row, with the texts of the row in place of the names in it.
 
     >>> stuck = pa.array([7, 9]).cast(pa.string())
     >>> rule_reasons(np.array([1, 0]), ["fine", "stays at {start}"], lambda _, rows: stuck.take(rows)).to_pylist()
@@ -392,7 +391,7 @@ def rule_reasons(
     return pa.concat_arrays(found).take(pa.array(places))
 
 
-def _filled(template: str, rows: pa.Array, text_of: Callable[[str, pa.Array], pa.Array]) -> pa.Array:
+def _filled(template: str, rows: pa.Array, text_of: TextOf) -> pa.Array:
     pieces: list[pa.Array] = []
     for literal, name, _, _ in Formatter().parse(template):
         pieces.append(pa.repeat(literal, len(rows)))

@@ -292,6 +292,7 @@ def test_counts_by_topic_partition(lettered: World, capsys: pytest.CaptureFixtur
     shown = run(capsys, "record", "dead-letters", "fraud", "--tables", lettered.config.uri).stdout
     assert "\x1b" not in shown
     assert "1 records in dead_letter_records" in shown
+    assert "no observation has a topic of this name (name)" in shown
 
 
 def test_what_is_not_known(lettered: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import typer
 
 from acktrail.cli.common_options import TIME, OfTables, json_line
 from acktrail.plain_tables import printable, table
-from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt
 from acktrail.times import duration_ms, instant_text, time_ms
 from acktrail.view import history_text
 
@@ -30,11 +29,10 @@ if TYPE_CHECKING:
 _SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
 _HEADERS: Final = ("TOPIC", "PARTITION", "ARCHIVED", "WITH", "WITHOUT", "NOT ARCHIVED", "RECORDS", "REPEATED", "")
 _DOUBTS: Final = {
-    DeadLetterDoubt.HISTORY: "state records are missing, so a record may be archived and not be seen so (history)",
-    DeadLetterDoubt.LETTERS: "dead-letter records are missing in the tables, so an archived record may have one "
-    "(letters)",
-    DeadLetterDoubt.TOPIC: "the topic was recreated, and a dead-letter record names it by its name alone (topic)",
-    DeadLetterDoubt.NAME: "no observation has a topic of this name (name)",
+    "history": "state records are missing, so a record may be archived and not be seen so (history)",
+    "letters": "dead-letter records are missing in the tables, so an archived record may have one (letters)",
+    "topic": "the topic was recreated, and a dead-letter record names it by its name alone (topic)",
+    "name": "no observation has a topic of this name (name)",
 }
 
 
@@ -330,7 +328,7 @@ def _text(
     counts = attrgetter("archived", "with_record", "without_record", "not_archived", "records", "repeated")
     cells = [(row.topic or row.topic_id, row.partition, *counts(row.counts), ", ".join(row.doubts)) for row in rows]
     doubts = {doubt for row in rows for doubt in row.doubts}
-    notes = [_DOUBTS[doubt] for doubt in DeadLetterDoubt if doubt in doubts]
+    notes = [_DOUBTS[doubt] for doubt in sorted(doubts, key=[*_DOUBTS].index)]
     notes += [
         f"dead-letter topic {printable(each.dlq_topic)}, partition {each.dlq_partition}: {each.offsets:,} offsets are "
         "in no row, pruned before they were read or ends of transactions"

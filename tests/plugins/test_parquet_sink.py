@@ -186,7 +186,10 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     put(sink, 0, 1)
     sink.flush()
     (file,) = tmp_path.rglob("*.parquet")
-    for content in (b"PAR1", b"", b"no Parquet", file.read_bytes()[:-20] + bytes(16) + b"PAR1"):
+    whole = file.read_bytes()
+    schema = whole.index(b"ARROW:schema") + 20
+    own = whole[:schema] + b"A" * 60 + whole[schema + 60 :]
+    for content in (b"PAR1", b"", b"no Parquet", whole[:-20] + bytes(16) + b"PAR1", own):
         file.write_bytes(content)
         with pytest.raises(DamagedTables, match=file.name):
             a_task(tmp_path).start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -141,18 +141,18 @@ def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
     )
 
 
-def _selected(request: ResetRequest, known: Sequence[str], at: str | None) -> tuple[str, ...]:
+def _selected(request: ResetRequest, known: Collection[str], at: str | None) -> frozenset[str]:
     """The groups that are asked for, among those `known`."""
     when = "" if at is None else f" at {at}"
     groups, unmatched = groups_among(request, known)
     if unmatched:
         raise ChangeRefused("no_such_group", f"no share group in the tables matches {unmatched[0]!r}{when}")
-    for group in groups:
-        if group not in known:
-            near = get_close_matches(group, known, n=3)
-            hint = f"did you mean {', '.join(map(repr, near))}?" if near else "acktrail record state lists all"
-            raise ChangeRefused("no_such_group", f"the tables have no share group {group!r}{when}", hint=hint)
-    return groups
+    wanted = frozenset(groups)
+    for group in sorted(wanted.difference(known)):
+        near = get_close_matches(group, known, n=3)
+        hint = f"did you mean {', '.join(map(repr, near))}?" if near else "acktrail record state lists all"
+        raise ChangeRefused("no_such_group", f"the tables have no share group {group!r}{when}", hint=hint)
+    return wanted
 
 
 def _notices(moment: TopicAtTime, nameless: Collection[str]) -> Iterator[Notice]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import accumulate
 from threading import Event
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote
@@ -255,7 +257,10 @@ def file_rows(place: TablePlace, file: AddedFile, schema: pa.Schema, *, first: i
         except FileNotFoundError:
             raise gone(place, f"the file {file.path}", "a vacuum removed it after its rows were compacted") from None
         with opened:
-            for batch in opened.iter_batches(batch_size=rows):
+            ends = [*accumulate(opened.metadata.row_group(n).num_rows for n in range(opened.num_row_groups))]
+            read = bisect_right(ends, first)  # row groups whose rows all come before
+            first -= ends[read - 1] if read else 0
+            for batch in opened.iter_batches(batch_size=rows, row_groups=range(read, len(ends))):
                 skipped = min(first, batch.num_rows)
                 first -= skipped
                 if skipped < batch.num_rows:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -16,7 +17,8 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
-from acktrail_plugins.table_source import DeltaTableSource
+from acktrail.tables.delta.table_place import TablePlace, table_root
+from acktrail_plugins.table_source import AddedFile, DeltaTableSource, file_rows
 from acktrail_plugins.testing import SourceSuite
 
 
@@ -105,6 +107,27 @@ def test_a_compaction_and_a_vacuum_add_and_lose_nothing(request: pytest.FixtureR
     with pytest.raises(DamagedTables, match="a vacuum removed it") as found:
         read(place)
     assert "start=end" in found.value.hint
+
+
+def test_a_restart_in_a_file_reads_its_later_row_groups_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any row: those before it are not decoded again."""
+    append(tmp_path, [0])
+    (file,) = (tmp_path / "findings").glob("*.parquet")
+    pq.write_table(pa.table({"n": range(20)}), file, row_group_size=6)
+    place = TablePlace(name="findings", root=table_root(at(tmp_path)))
+    given: list[range] = []
+    own = pq.ParquetFile.iter_batches
+
+    def iter_batches(opened: Any, **how: Any) -> Any:
+        given.append(how["row_groups"])
+        return own(opened, **how)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", iter_batches)
+    added = AddedFile(path=file.name, partition_values={})
+    for first in range(21):
+        parts = [*file_rows(place, added, pa.schema([("n", pa.int64())]), first=first, rows=4)]
+        assert [number for part in parts for number in part["n"].to_pylist()] == [*range(first, 20)]
+        assert given[-1] == range(4 if first == 20 else first // 6, 4)
 
 
 def test_a_version_that_is_gone_is_an_error(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, topic_id_text
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
+from acktrail_plugins.migration import source_states
 from acktrail_plugins.migration.migration_kind import (
     MIGRATION,
     Migration,
@@ -289,6 +290,26 @@ def test_groups_and_topics_are_chosen(source: Source) -> None:
     for asked in ({"groups": ["gg"]}, {"group_globs": ["x*"]}):
         with pytest.raises(ChangeRefused, match="no_such_group"):
             source.read(**asked)
+
+
+def test_many_groups_are_looked_up_and_not_compared_one_by_one() -> None:
+    """A row of the tables asks whether its group is wanted, and there are many of both."""
+    compared: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(self)
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    known = [Name(f"g{number}") for number in range(300)]
+    request, _ = parse_migration({"way": "same", "all_groups": True}, asks_source=False)
+    wanted = source_states._selected(request, known, None)
+    assert all(name in wanted for name in known)
+    assert len(compared) < 10 * len(known)
 
 
 def test_topics_are_named_by_their_newest_life(source: Source) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from definitions.mirror_encoders import encode_pair
@@ -17,7 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import INT32, INT64
 
-from acktrail.errors import MalformedRecord, UnsupportedRecord
+from acktrail.change.cluster import Cluster
+from acktrail.errors import ConfigurationError, MalformedRecord, UnsupportedRecord
+from acktrail.format.wire.raw_record import RawRecord
+from acktrail.kafka.client.error_codes import TOPIC_AUTHORIZATION_FAILED
+from acktrail.kafka.descriptions import LogOffsets, TopicDescription, TopicPartition
+from acktrail_plugins.migration import mirror_evidence
 from acktrail_plugins.migration.mirror_evidence import (
     MirrorPair,
     TranslatedOffset,
@@ -209,3 +215,30 @@ def test_a_string_has_kafkas_longest_length() -> None:
     assert _decoded(longest, *encode_pair(longest)) == longest
     with pytest.raises(ValueError, match="32768 bytes"):
         encode_pair(replace(longest, topic="t" * 32_768))
+
+
+def test_a_topic_that_the_target_hides_is_looked_for_on_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without DESCRIBE a cluster does not tell whether it has MirrorMaker's topic: the other one is asked."""
+
+    class Admin:
+        def __init__(self, error_code: int) -> None:
+            about: dict[str, Any] = {"name": "syncs", "is_internal": False, "error_code": error_code, "error": None}
+            count = 0 if error_code else 1
+            self.described = TopicDescription(topic_id=None if error_code else "x", partition_count=count, **about)
+            self.cluster_id = "c"
+
+        def topics(self, _: Sequence[str]) -> Sequence[TopicDescription]:
+            return (self.described,)
+
+        def list_offsets(self, wanted: Sequence[TopicPartition]) -> Sequence[LogOffsets]:
+            ends: dict[str, Any] = dict.fromkeys(("log_start_offset", "leader_epoch", "error_code"), 0)
+            ends |= {"high_watermark": 1, "last_stable_offset": 1, "error": None}
+            return [LogOffsets(topic=each.topic, partition=each.partition, **ends) for each in wanted]
+
+    key, value = encode_pair(sync(2, 5))
+    record = RawRecord(state_partition=0, offset=0, timestamp_ms=0, key=key, value=value)
+    monkeypatch.setattr(mirror_evidence, "_read", lambda _, stretches: {stretch: [record] for stretch in stretches})
+    target, source = (cast("Cluster", SimpleNamespace(admin=Admin(code))) for code in (TOPIC_AUTHORIZATION_FAILED, 0))
+    assert list(mirror_evidence._mirror_pairs("syncs", [target, source])) == [sync(2, 5)]
+    with pytest.raises(ConfigurationError, match="it is not on the target"):
+        list(mirror_evidence._mirror_pairs("syncs", [target]))

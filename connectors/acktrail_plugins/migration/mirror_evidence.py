@@ -361,14 +361,13 @@ def _kept(record: RawRecord) -> tuple[object, ...]:
 
 
 def _whole_topic(admin: ShareGroupAdmin, name: str) -> list[RawRecord] | None:
-    """All records of a small topic, partition after partition, each in its order; None: there is no such topic. Raises
-    as `_read`."""
+    """All records of a small topic, partition after partition, each in its order; None: there is no such topic that
+    this principal may DESCRIBE (Kafka does not say which): it may be on the other cluster. Raises as `_read`."""
     from acktrail.kafka.log_reader import StateTopic
 
-    topic = StateTopic(admin, name)
-    if not topic.is_present:
+    if not admin.topics([name])[0].partition_count:
         return None
-    logs = topic.log_offsets().items()
+    logs = StateTopic(admin, name).log_offsets().items()
     records = _read(admin, [_stretch(name, n, log.log_start_offset or 0, log.high_watermark or 0) for n, log in logs])
     return [record for stretch in sorted(records) for record in records[stretch]]
 

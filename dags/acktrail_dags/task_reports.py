@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from acktrail.tables.delta.store import Tables
     from acktrail.view.run_messages import ChangesOf, Known, Notification
+    from acktrail.view.run_summary import Summary
+    from acktrail_expectations.gate import ValidationSummary
 
 RESULT: Final = "result"
 """The XCom key of what a task did: ``run_id``, ``counts``, ``links``, and what else it found."""
@@ -51,8 +53,6 @@ _ADVICE: Final[tuple[tuple[type[AcktrailError], str], ...]] = (
     (RetryableError, "Airflow tries again; when all tries fail, check broker and storage, then clear this task."),
     (AcktrailError, "Correct the input, then clear this task."),
 )
-
-
 _RESETS: Final = {
     "asked": ("approval", "An approval is waited for", "act"),
     "succeeded": ("reset", "Ended", "nothing"),
@@ -281,10 +281,3 @@ def _send_changes(target: run_target.Target | None, context: Context, changes_of
     sent = send_changes(Tables(run_target.tables_at(target)), target["run_id"], send, changes_of)
     show("sent", ("ABOUT", "MESSAGE"), [(str(each.kind), each.title) for each in sent.messages])
     return hand_over(context, target["run_id"], {"messages": len(sent.messages), "changes": sent.changes})
-
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from acktrail.view.run_summary import Summary
-    from acktrail_expectations.gate import ValidationSummary

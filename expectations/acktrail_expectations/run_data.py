@@ -35,9 +35,7 @@ from acktrail.tables.exported.export_ranges import newest_shifts
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
-from acktrail_expectations.frames.table_frames import (
-    state_topic_observed,
-)
+from acktrail_expectations.frames.table_frames import state_topic_observed
 from acktrail_expectations.gate import own_rows
 
 LOOK_BACK: Final = 5_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -50,3 +51,10 @@ def test_what_a_document_names_and_is_gone_is_found() -> None:
 
     assert list(check_documents.missing(there, ROOT)) == []
     assert len(list(check_documents.missing(gone, ROOT))) == 4
+
+
+def test_files_that_make_names_are_there() -> None:
+    """Targets that seldom run do not name a program or a test that moved."""
+    named = re.findall(r"\b(?:tests|tools|benchmarks)/[\w/]+\.py", (ROOT / "Makefile").read_text("utf-8"))
+    assert len(named) > 4
+    assert [name for name in named if not (ROOT / name).is_file()] == []

@@ -41,7 +41,7 @@ from acktrail_expectations.frames.table_frames import share_partition_states_fra
 pytestmark = pytest.mark.usefixtures("plain_engine")
 
 ELSEWHERE = {"snapshot_cadence", "record_matches_raw_bytes", "start_offset_ge_log_start"}
-"""Rules that other tests break: below, and in test_raw_bytes.py."""
+"""Rules that other tests break: below, and in test_records.py."""
 
 
 @pytest.mark.parametrize("suite", DAMAGE)

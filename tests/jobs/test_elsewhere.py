@@ -45,6 +45,7 @@ def test_a_bucket_gives_what_a_folder_gives(s3: S3, tmp_path: Path, spark: Spark
 
 
 @pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_driver_on_yarn_gives_the_same(tmp_path: Path) -> None:
     """``spark-submit`` in cluster mode: the command is the driver, in a container. It waits, and ends as the run."""

@@ -1,4 +1,5 @@
-"""Where a job's work is done, by Spark's executors or in this process, and its failures as acktrail's errors."""
+"""Where a job's work is done, by Spark's executors or in this process, and its failures as acktrail's errors;
+``acktrail run spark``: a Spark Connect server that stays up, for runs that come often, and whether one answers."""
 
 from __future__ import annotations
 
@@ -31,6 +32,28 @@ Master = Annotated[
     ),
 ]
 _MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
+app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
+_HOST: Final = "127.0.0.1"
+_TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # the name of a variable
+_SERVER: Final = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.address": _HOST,
+    "spark.ui.enabled": "true",
+    "spark.ui.killEnabled": "false",
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "5000",
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.sql.connect.ui.retainedSessions": "20",
+    "spark.sql.connect.ui.retainedStatements": "50",
+    "spark.connect.session.manager.defaultSessionTimeout": "10m",
+    "spark.connect.session.manager.closedSessionsTombstonesSize": "100",
+    "spark.connect.execute.manager.abandonedTombstonesSize": "100",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+"""What it keeps of runs that are over is bounded. With files of its own each session would have Python workers of its
+own, whose parent stays until the server ends: ``start-connect-server.sh`` grows by 60 MB a run."""
 
 
 def executors_on(master: str | None) -> OpenExecutors:
@@ -88,30 +111,6 @@ def _last_line(error: Exception) -> str:
     return (causes or lines or [type(error).__name__])[-1]
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
-_HOST: Final = "127.0.0.1"
-_TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # the name of a variable
-_SERVER: Final = {
-    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-    "spark.connect.grpc.binding.address": _HOST,
-    "spark.ui.enabled": "true",
-    "spark.ui.killEnabled": "false",
-    "spark.ui.retainedJobs": "200",
-    "spark.ui.retainedStages": "200",
-    "spark.ui.retainedTasks": "5000",
-    "spark.sql.ui.retainedExecutions": "50",
-    "spark.sql.connect.ui.retainedSessions": "20",
-    "spark.sql.connect.ui.retainedStatements": "50",
-    "spark.connect.session.manager.defaultSessionTimeout": "10m",
-    "spark.connect.session.manager.closedSessionsTombstonesSize": "100",
-    "spark.connect.execute.manager.abandonedTombstonesSize": "100",
-    "spark.cleaner.periodicGC.interval": "10min",
-    "spark.sql.artifact.isolation.enabled": "false",
-}
-"""What it keeps of runs that are over is bounded. With files of its own each session would have Python workers of its
-own, whose parent stays until the server ends: ``start-connect-server.sh`` grows by 60 MB a run."""
-
-
 @app.command("serve")
 def _serve(
     master: Annotated[str, typer.Option("--master", help="Where the server's work is done.")] = "local[2]",
@@ -125,7 +124,6 @@ def _serve(
 
     Example: acktrail run spark serve --port 15002
     """
-    from acktrail_jobs.commands.engine import translated
     from acktrail_jobs.session import spark_session, wait_for_java
 
     if not environment().get(_TOKEN):
@@ -151,7 +149,6 @@ def _check(
     Example: acktrail run spark check sc://localhost:15002
     """
     from acktrail.plain_tables import table
-    from acktrail_jobs.commands.engine import translated
     from acktrail_jobs.session import SparkPlace, spark_session
 
     with translated(), spark_session(master) as session:

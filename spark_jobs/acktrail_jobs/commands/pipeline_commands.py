@@ -21,6 +21,8 @@ from acktrail_jobs.commands.engine import Master, executors_on, translated
 
 if TYPE_CHECKING:
     from acktrail.executors import Executors
+    from acktrail.reconcile.replay_resume import TopicAtTime
+    from acktrail.tables.delta.store import Tables
     from acktrail_jobs.pipeline.history_run import HistorySummary
     from acktrail_jobs.pipeline.reconcile_run import ReconcileSummary
     from acktrail_jobs.pipeline.verify_tables import VerifySummary
@@ -182,11 +184,6 @@ def _verify_text(summary: VerifySummary) -> str:
         return f"{compared}: all as the records say"
     rows = [(each.table, each.state_partition, each.subject, each.detail) for each in summary.differences]
     return f"{compared}: differences\n{table(('TABLE', 'STATE PARTITION', 'SHARE PARTITION', 'DETAIL'), rows)}"
-
-
-if TYPE_CHECKING:
-    from acktrail.reconcile.replay_resume import TopicAtTime
-    from acktrail.tables.delta.store import Tables
 
 
 _PLACE: Final = ("topic_id", "partition", "state_partition")

@@ -144,7 +144,9 @@ class DemoCluster:
     def configure_group(self, group_id: str, configs: Mapping[str, str]) -> int:
         """Set those of `configs` that this release knows; the delivery count limit that then holds for the group."""
         with self._admin() as admin:
-            in_force = admin.group_configs([group_id])[0].configs or {}
+            (found,) = admin.group_configs([group_id])
+            if (in_force := found.configs) is None:
+                raise error_for(found.error_code, None, operation="DESCRIBE_CONFIGS", kind="group", name=group_id)
             known = {name: value for name, value in configs.items() if name in in_force}
             change = ConfigsChange(group_id=group_id, configs=tuple(known.items()))
             raise_unless_done([admin.alter_group_configs(change)], operation="ALTER_CONFIGS")

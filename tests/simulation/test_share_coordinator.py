@@ -75,6 +75,26 @@ def ageless(state: SharePartitionState) -> SharePartitionState:
     return replace(state, snapshot_epoch=0, create_timestamp_ms=None, write_timestamp_ms=None)
 
 
+def test_a_read_raises_the_leader_epoch_once() -> None:
+    """R000-33: a new leader's read writes an update with its epoch and no batches; the same leader's next one nothing.
+    After a reset the snapshot says leader epoch 0 and the highest seen still fences."""
+    found = started()
+    found.answer(write(0, batch(3, 4), done=2))
+    answer = found.answer(StateRead(key=KEY, leader_epoch=5))
+    update = records(found)[-1]
+
+    assert answer == ReadResponse(key=KEY, state_epoch=0, start_offset=0, batches=(batch(3, 4),))
+    assert isinstance(update, ShareUpdate)
+    assert (update.leader_epoch, update.start_offset, update.delivery_complete_count) == (5, 0, 2)
+    assert update.batches == ()
+    end = found.log.end_offset
+    assert found.answer(StateRead(key=KEY, leader_epoch=5)) == answer
+    assert found.log.end_offset == end
+    found.answer(StateInitialize(key=KEY, state_epoch=1, start_offset=9))
+    assert (found.memory.states[KEY].leader_epoch, found.memory.leader_epochs[KEY]) == (0, 5)
+    assert found.answer(StateRead(key=KEY, leader_epoch=4)).error is ErrorCode.FENCED_LEADER_EPOCH
+
+
 @pytest.mark.parametrize(
     ("availability", "error"),
     [
@@ -139,6 +159,36 @@ def test_what_is_left_of_the_log_is_what_memory_knows(
     assert again.memory.states == replay(records(found)[: crash - found.log.start_offset])
     if crash in known and not found.log.start_offset:
         assert again.memory.states == known[crash]
+
+
+@given(scripts(), requests(), limits, ALL_RULES)
+def test_what_is_refused_changes_nothing(
+    steps: list[Step], request: PersisterRequest, limit: int, rules: CoordinatorRules
+) -> None:
+    """R002-58: an answer with an error has written no record and left memory as it was; so has a summary."""
+    found = coordinator(limit=limit, rules=rules)
+    for step in steps:
+        take(found, step)
+    before, end = deepcopy(found.memory), found.log.end_offset
+    answer = found.answer(request)
+
+    if answer.error is not ErrorCode.NONE or isinstance(request, StateSummary):
+        assert (found.memory, found.log.end_offset) == (before, end)
+
+
+@given(st.lists(requests().filter(lambda request: isinstance(request, StateWrite)), max_size=6), limits)
+def test_a_fenced_writer_changes_nothing_that_is_read(writes: list[StateWrite], limit: int) -> None:
+    """R002-58: once a newer leader has read, or the group has begun afresh, the state that is read stays what it is,
+    whatever the older writer sends."""
+    newer_leader, newer_group = started(limit=limit), started(limit=limit)
+    newer_leader.answer(StateRead(key=KEY, leader_epoch=7))
+    newer_group.answer(StateInitialize(key=KEY, state_epoch=7, start_offset=9))
+    for found, leader_epoch in ((newer_leader, 7), (newer_group, 0)):
+        read = found.answer(StateRead(key=KEY, leader_epoch=leader_epoch))
+        for older in writes:
+            answer = found.answer(replace(older, key=KEY, leader_epoch=min(older.leader_epoch or 0, 3), state_epoch=3))
+            assert answer.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+            assert found.answer(StateRead(key=KEY, leader_epoch=leader_epoch)) == read
 
 
 @given(scripts(prune=False), st.data())

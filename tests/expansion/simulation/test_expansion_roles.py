@@ -213,9 +213,9 @@ def world(partitions: int, gating: Gating, *, checks_count: bool = True) -> Expa
 
 @given(st.integers(1, 6), gates, choices)
 def test_no_key_is_consumed_in_another_order(partitions: int, gating: Gating, steps: list[int]) -> None:
-    """R003-03, R003-11, R003-21: with the count checked and gates kept, through any sequence of expansions, deletions,
-    elections and rebalances, no key of one producer is consumed in another order than it was produced in, and nothing
-    waits for good. The KIP's own rule: where each count is a multiple or a divisor of the one before."""
+    """R003-03, R003-06, R003-11, R003-21: with the count checked and gates kept, through any sequence of expansions,
+    deletions, elections and rebalances, no key of one producer is consumed in another order than it was produced in,
+    and nothing waits for good. The KIP's own rule: where each count is a multiple or a divisor of the one before."""
     life = world(partitions, gating)
     for choice in steps:
         life.step(choice)

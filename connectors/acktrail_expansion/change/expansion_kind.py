@@ -117,8 +117,6 @@ EXPANSION: Final[ChangeKind[Any]] = _Expansion()
 
 def _send(admin: ShareGroupAdmin, plan: ExpansionPlan, refused: list[AcktrailError]) -> Sequence[ChangeResult]:
     """Ask for the partitions, once. Raises why that is `refused`, which is kept."""
-    from acktrail_expansion.change.expansion_kind import create_partitions
-
     try:
         why = create_partitions(client_of(admin), plan.topic, plan.new_count)
     except AcktrailError as error:

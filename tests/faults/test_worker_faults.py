@@ -308,6 +308,7 @@ def test_the_only_broker_goes_away(running: Export, broker: EmbeddedBroker, coun
         running.network.silenced.clear()
         running.grows(10)
     rows = running.complete()
+    running.continues()
     began, ended = running.outages()
     counts(written=writer.written, rows=rows, outages=began - before)
     assert running.worker.runs == runs

@@ -31,7 +31,7 @@ from acktrail.errors import ConcurrentCommit, DamagedTables, OutcomeUnknown, Ret
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.tables.bucket import Bucket
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_place import table_root
+from acktrail.tables.delta.table_place import TableRoot, table_root
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.lease import WorkerLease
 from acktrail_plugins.parquet.parquet_files import BucketFiles, file_name, file_storage
@@ -193,6 +193,16 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(DamagedTables, match=file.name):
             a_task(tmp_path).start()
+
+
+def test_all_footers_are_read_by_one_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many source partitions there are, and however often they are looked at."""
+    export(a_task(tmp_path, LOGS))
+    storage, made, own = file_storage(TablesConfig(uri=str(tmp_path))), list[TableRoot](), TableRoot.storage
+    ParquetSinkTask(storage, LOGS).start()
+    monkeypatch.setattr(TableRoot, "storage", lambda root: made.append(root) or own(root))
+    ParquetSinkTask(storage, LOGS).start()
+    assert made == []
 
 
 @pytest.fixture

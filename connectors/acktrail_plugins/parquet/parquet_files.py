@@ -16,11 +16,13 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
+import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
 from acktrail.config import TablesConfig
@@ -150,6 +152,11 @@ class FolderFiles:
         """The root, without credentials."""
         return self._place.shown
 
+    @cached_property
+    def _files(self) -> fs.FileSystem:
+        """One client: every other one would log in anew."""
+        return self._place.storage()
+
     def folders(self, path: str) -> list[str]:
         """Names of the folders in a folder, sorted; none where it is missing. `path` empty: the root."""
         folder = self._root / path
@@ -168,7 +175,7 @@ class FolderFiles:
         """The columns and metadata of a file; None: there is none. Raises ValueError too: it is no Parquet file."""
         with self._place.translated():
             try:
-                with self._place.storage().open_input_file(file) as opened:
+                with self._files.open_input_file(file) as opened:
                     return pq.read_schema(opened)
             except FileNotFoundError:
                 return None

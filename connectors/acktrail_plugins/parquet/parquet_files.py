@@ -154,7 +154,7 @@ class FolderFiles:
 
     @cached_property
     def _files(self) -> fs.FileSystem:
-        """One client: every other one would log in anew."""
+        """One client: every other one would log in again."""
         return self._place.storage()
 
     def folders(self, path: str) -> list[str]:

@@ -237,7 +237,6 @@ class FileTask(SourceTask):
             assert position is None or isinstance(position, int)
             logs.append((partition, self._new_records(partition, position), position))
         self._batches = (batch for log in logs for batch in self._batches_of(*log))
-        del self._records  # the new ones are copies
 
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:  # noqa: ARG002  # part of the contract: files do not wait
         """The next records, or the gap before them."""
@@ -258,7 +257,8 @@ class FileTask(SourceTask):
 
     def _new_records(self, partition: int, position: int | None) -> pa.Table:
         """The records from `position` on; None: all."""
-        records, run = self._records.filter(pc.field("partition") == partition), self._import
+        begin, end = np.searchsorted(np.asarray(self._records["partition"]), (partition, partition + 1))
+        records, run = self._records.slice(begin, end - begin), self._import
         offsets = np.asarray(records["offset"])
         known = 0 if position is None else int(np.searchsorted(offsets, position))
         run.check_known(partition, records.slice(0, known))

@@ -4,7 +4,6 @@ would have said is recorded as unknown."""
 from __future__ import annotations
 
 import json
-import time
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -17,6 +16,7 @@ from typing import Any, cast
 import pytest
 from drivers.command_line import run
 from kafka.errors import RequestTimedOutError
+from kafka.net.connection import KafkaConnection
 from servers.kafka_proxy import KafkaProxy, kafka_proxy
 from servers.real_broker import releases
 from servers.workload import Workload
@@ -36,7 +36,8 @@ from acktrail.tables.delta.store import Tables
 class Cluster:
     """`nodes` coordinators. Without an answer stay requests to those in `silent`, of the rounds in `silent_rounds`,
     with more than `limit` groups, or with one of `stuck`, or for the first time with one of `once`: such a request
-    takes those beside it with it, as they wait in one connection, and all of its timeout. A round takes `takes_s`."""
+    takes those beside it with it, as they wait in one connection, and all of its timeout. A round takes `takes_s` of
+    the cluster's own clock."""
 
     nodes: int = 3
     silent: Collection[int] = ()
@@ -46,11 +47,18 @@ class Cluster:
     once: set[str] = field(default_factory=set)
     takes_s: float = 0.0
     request_timeout_s: float = 0.02
+    seconds: float = 0.0
     rounds: int = 0
     silences: int = 0
     largest: int = 0
     most: int = 0
     requests: Counter[int] = field(default_factory=Counter)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
 
     def send(self, request: Any, silences: int) -> Any:
         found = [SimpleNamespace(key=key, error_code=0, error_message=None) for key in request.coordinator_keys]
@@ -69,7 +77,7 @@ class Cluster:
         self.largest = max(self.largest, *(len(group_ids) for _, group_ids in requests))
         silent = {node for node, group_ids in requests if self._is_silent(node, group_ids)}
         self.silences += bool(silent)
-        time.sleep(self.takes_s + self.request_timeout_s * bool(silent))  # the time that requests have
+        self.sleep(self.takes_s + self.request_timeout_s * bool(silent))  # the time that requests have
         return [self._reply(node, group_ids, is_silent=node in silent) for node, group_ids in requests]
 
     def _is_silent(self, node: int, group_ids: list[str]) -> bool:
@@ -93,9 +101,11 @@ def ask(
     cluster: Cluster, group_ids: list[str], *, tolerates_silence: bool = True, at_once: int = 100
 ) -> dict[str, Any]:
     query = Coordinators(cast("BrokerClient", cluster)).query
-    answers = query(
-        group_ids, list, read=lambda row: row.group_id, tolerates_silence=tolerates_silence, at_once=at_once
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acktrail.backoff.time", cluster)
+        answers = query(
+            group_ids, list, read=lambda row: row.group_id, tolerates_silence=tolerates_silence, at_once=at_once
+        )
     return dict(answers)
 
 
@@ -198,7 +208,8 @@ class Silenced:
 
 @pytest.fixture(scope="module", params=releases(DEFAULT_VERSION, "4.4.0"))
 def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
-    """A broker with the state of `GROUP`; its requests time out after one second."""
+    """A broker with the state of `GROUP`. Requests that it does not hear are given up after a second; all others have
+    the time that they have by default, however busy the machine is."""
     with ExitStack() as stack:
         is_shared = request.param == DEFAULT_VERSION
         broker = None if is_shared else stack.enter_context(EmbeddedBroker(request.param))
@@ -208,7 +219,14 @@ def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
         workload.produce(GROUP, 20)
         workload.acknowledge(GROUP, GROUP, 20)
         proxy = stack.enter_context(kafka_proxy(kafka.bootstrap_servers))
-        yield Silenced(config=proxy.config(1_000), proxy=proxy)
+        patch, send = stack.enter_context(pytest.MonkeyPatch.context()), KafkaConnection.send_request
+
+        def send_request(connection: Any, sent: Any, request_timeout_ms: float | None = None) -> Any:
+            size = sum(map(len, getattr(sent, "group_ids", ())))
+            return send(connection, sent, 1_000 if proxy.is_lost(sent.API_KEY, size) else request_timeout_ms)
+
+        patch.setattr(KafkaConnection, "send_request", send_request)
+        yield Silenced(config=proxy.config(30_000), proxy=proxy)
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ class KafkaProxy:
     here. `cuts`: by api key, the shares of the next responses after which their connection ends.
 
     Without a response stay, while the connections stay, requests whose api key is in `silenced`, the next one of each
-    in `forgotten`, and those with more bytes than `patience` has for their api key. `spoiled` counts all of these
-    responses by api key."""
+    in `forgotten`, and those with more bytes than `patience` has for their api key. `spoiled` counts these requests,
+    and the responses that were cut, by api key."""
 
     broker: tuple[str, int]
     port: int = 0
@@ -63,15 +63,24 @@ class KafkaProxy:
         for connection in ending:
             _end(connection)
 
-    def share_of(self, api_key: int, size: int) -> float | None:
-        """How much of the response to a request of `size` bytes arrives; None: nothing, and nothing says so."""
-        is_lost = self.silenced & {api_key, EVERYTHING} or api_key in self.forgotten
-        is_lost = is_lost or size > self.patience.get(api_key, size)
+    def is_lost(self, api_key: int, size: int) -> bool:
+        """Whether a request of `size` bytes that is sent now stays without a response, and nothing says so."""
+        is_unheard = api_key in self.forgotten or bool(self.silenced & {api_key, EVERYTHING})
+        return is_unheard or size > self.patience.get(api_key, size)
+
+    def loses(self, api_key: int, size: int) -> bool:
+        """The same of a request that is here."""
+        is_lost = self.is_lost(api_key, size)
         self.forgotten.discard(api_key)
-        if not is_lost and not self.cuts[api_key]:
+        self.spoiled[api_key] += is_lost
+        return is_lost
+
+    def share_of(self, api_key: int) -> float:
+        """How much of a response arrives."""
+        if not self.cuts[api_key]:
             return _WHOLE
         self.spoiled[api_key] += 1
-        return None if is_lost else self.cuts[api_key].popleft()
+        return self.cuts[api_key].popleft()
 
     def release(self) -> None:
         """Deliver what was held back, and wait until the broker has answered it."""
@@ -121,20 +130,20 @@ def _accept(proxy: KafkaProxy, listener: socket.socket) -> None:
 @dataclass
 class _Line:
     """One client's connection through the proxy. `late` are the correlation ids of requests that were held back,
-    `asked` the api keys and sizes of all by correlation id."""
+    `asked` the api keys of all by correlation id, and whether they stay without a response."""
 
     proxy: KafkaProxy
     client: socket.socket
     upstream: socket.socket
     late: set[int] = field(default_factory=set)
-    asked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    asked: dict[int, tuple[int, bool]] = field(default_factory=dict)
 
     def ask(self) -> None:
         """Requests: api key, version, correlation id come first."""
         with suppress(OSError):
             for frame in _frames(self.client):
                 api_key, _, correlation_id = struct.unpack_from(">hhi", frame, 4)
-                self.asked[correlation_id] = api_key, len(frame) - 4
+                self.asked[correlation_id] = api_key, self.proxy.loses(api_key, len(frame) - 4)
                 if api_key in self.proxy.held:
                     self.late.add(correlation_id)
                     self.proxy.waiting.append((self.upstream, frame))
@@ -149,13 +158,14 @@ class _Line:
         with suppress(OSError):
             for frame in _frames(self.upstream):
                 (correlation_id,) = struct.unpack_from(">i", frame, 4)
-                share = self.proxy.share_of(*self.asked.pop(correlation_id))
-                if share is not None:
+                api_key, is_lost = self.asked.pop(correlation_id)
+                share = _WHOLE if is_lost else self.proxy.share_of(api_key)
+                if not is_lost:
                     with suppress(OSError):
                         self.client.sendall(frame.replace(brokers, own)[: int(share * len(frame))])
                 if correlation_id in self.late:
                     self.proxy.answers.release()
-                if share is not None and share < _WHOLE:
+                if share < _WHOLE:
                     break
         with suppress(OSError):
             self.client.shutdown(socket.SHUT_RDWR)

@@ -61,12 +61,13 @@ def report(
 
     Example: acktrail dashboard report --tables ./tables --out report.html
     """
+    config = at.needed
     from datetime import UTC, datetime
 
     from acktrail.view.run_summary import summarize, summary_json
     from acktrail_dashboard.report import read_run, render_html, render_text, write_whole
 
-    rows, chosen = read_run(at.needed, run_id)
+    rows, chosen = read_run(config, run_id)
     found = summarize(rows, chosen)
     typer.echo(summary_json(found) if at.as_json else render_text(found))
     if out is not None:
@@ -90,10 +91,11 @@ def write(
 
     Example: acktrail dashboard evidence write --out evidence
     """
+    config = at.needed
     from acktrail_dashboard.evidence import write_evidence
 
     folder = out or reports_folder() or Path()
-    file, pack = write_evidence(at.needed, run_id, folder, kept=_KEEP_ALL)
+    file, pack = write_evidence(config, run_id, folder, kept=_KEEP_ALL)
     files = sum(len(of["files"]) for of in pack["tables"])
     wrote = {"pack": str(file), "run_id": pack["facts"]["head"]["run_id"], "sha256": pack["sha256"], "files": files}
     text = f"evidence of run {printable(str(wrote['run_id']))}: {printable(str(file))}\nSHA-256 {wrote['sha256']}"
@@ -114,9 +116,9 @@ def verify(
 
     Example: acktrail dashboard evidence verify evidence
     """
+    config = at.needed
     from acktrail_dashboard.evidence import FileFate, packs_in, verify_pack
 
-    config = at.needed
     found = [verify_pack(config, file) for file in packs_in(place)]
     if at.as_json:
         echo_rows({"fate": of.fate, **asdict(of)} for of in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +16,8 @@ from servers.workload import until
 
 from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import read_audit
-from acktrail.change.execution.execute_reset import raise_unless_ok
+from acktrail.change.execution.execute_reset import ResetAttempt, raise_unless_ok
+from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, Outcome
@@ -107,6 +109,29 @@ def test_work_after_the_plan_makes_it_stale(scene: Scene) -> None:
     assert caught.value.rule in {"state_moved", "start_offset_moved"}
     assert scene.verify(plan) == []
     scene.reset(groups=[group], topics=[TOPIC], strategies={"to-earliest": None})
+
+
+@pytest.mark.parametrize(("words", "after"), [("another client reset group", [5, 5]), ("the group is gone", [])])
+def test_what_another_client_does_right_before_the_request_stays(
+    scene: Scene, group: str, monkeypatch: pytest.MonkeyPatch, words: str, after: list[int]
+) -> None:
+    """After the comparison, noted in no table: a reset, even to where it was, or a deletion. The last look before the
+    request finds it, nothing is sent, and the group is free."""
+    plan, ends = scene.earliest(group), ResetAttempt._state_ends
+
+    def overtaken(attempt: ResetAttempt, rows: Sequence[PartitionPlan]) -> Mapping[int, int]:
+        if after:
+            scene.put(group, {1: 5})
+        else:
+            attempt.cluster.admin.delete_group(group)
+        return ends(attempt, rows)
+
+    monkeypatch.setattr(ResetAttempt, "_state_ends", overtaken)
+    with pytest.raises(PlanStale, match=words):
+        scene.execute(plan)
+    monkeypatch.undo()
+    assert (scene.starts(group), scene.standing(plan["plan_id"])) == (after, "REFUSED")
+    scene.reset(groups=[group], topics=[TOPIC], strategies={"to-earliest": None}, allow_create=not after)
 
 
 def test_another_topic_of_the_same_name_and_new_partitions_make_it_stale(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Who may call, and what is refused at the door; and no answer, no log and no trace has a secret."""
+"""Who may call, what is refused at the door, and who gives way; and no answer, no log and no trace has a secret."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 import os
+import socket
 import ssl
 import urllib.request
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from servers.certificates import Authority
 from servers.workload import until
 
+from acktrail.connect.bounded_listener import PATIENCE_S, BoundedListener
 from acktrail.connect.rest.application import rest_server
 from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.standalone import WorkerConfig, log_to_stderr
@@ -267,3 +269,65 @@ def test_the_log_of_a_worker_hides_what_others_log(rest: Any, monkeypatch: Any, 
     told = capfd.readouterr().err
     assert "s3cret" not in told.lower()
     assert "cannot use [hidden]" in told
+
+
+def test_a_request_that_is_not_ended_is_closed(rest: Any) -> None:
+    """Header or body: after ten seconds the worker closes the connection, while one that is answered stays."""
+    with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as header:
+        header.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as body:
+            head = b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            body.sendall(head + b"Content-Length: 100\r\n\r\n{")
+            assert header.recv(1) == b""
+            told = b"".join(iter(lambda: body.recv(10_000), b""))
+            assert told.startswith(b"HTTP/1.1 400"), told
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_who_gives_way_to_a_new_caller() -> None:
+    """The connection that has waited longest; where all are being answered, the new caller; late ones give way at once,
+    and never more than the bound are open."""
+    clock = Clock()
+    with BoundedListener(socket.create_server(("127.0.0.1", 0)), most=3, clock=clock) as listener:
+        listener.setblocking(False)
+        callers = []
+
+        def call() -> socket.socket | None:
+            callers.append(socket.create_connection(listener.getsockname(), timeout=30))
+            clock.now += 1
+            return accepted()
+
+        def accepted() -> socket.socket | None:
+            try:
+                return listener.accept()[0]
+            except BlockingIOError:
+                return None
+
+        first, second, third = call(), call(), call()
+        assert None not in {first, second, third}
+        for number in (0, 2):
+            listener.answering(callers[number].getsockname(), is_begun=True)
+        assert call() is None
+        assert callers[1].recv(1) == b""
+        second.close()
+        fourth = accepted()
+        assert fourth is not None
+        listener.answering(callers[3].getsockname(), is_begun=True)
+        assert call() is None
+        assert callers[4].recv(1) == b""
+        listener.answering(callers[0].getsockname(), is_begun=False)
+        clock.now += PATIENCE_S + 1
+        listener.close_late()
+        assert callers[0].recv(1) == b""
+        for number in (2, 3):
+            callers[number].setblocking(False)
+            with pytest.raises(BlockingIOError):
+                callers[number].recv(1)
+        for each in (*callers, first, third, fourth):
+            each.close()

@@ -1,13 +1,12 @@
 """docs/connect-rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``.
 
-Who sends nothing takes no file from the export, and nobody's place.
+Who sends nothing takes no file from the export.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import urllib.request
 from contextlib import suppress
@@ -20,7 +19,6 @@ from servers.half_sent import half_sent, with_few_files
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.bounded_listener import PATIENCE_S, BoundedListener
 from acktrail.connect.source_batches import SKIPPED_BY_REQUEST
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
@@ -131,7 +129,6 @@ def answered(url: str) -> str:
         return str(answer.read().decode())
 
 
-@pytest.mark.broker
 def test_the_export_goes_on(kafka: KafkaConfig, tmp_path: Path) -> None:
     """A worker that may open 256 files, and 300 half-sent requests: what is acknowledged
     meanwhile is exported, whole, nothing fails, and a caller is answered."""
@@ -173,65 +170,3 @@ def rows(tables: Tables) -> int:
 def listening(worker: Any, text: str) -> str:
     line = until(lambda: next((line for line in worker.said if text in line), None))
     return str(line).split()[-1]
-
-
-def test_a_request_that_is_not_ended_is_closed(rest: Any) -> None:
-    """Header or body: after ten seconds the worker closes the connection, while one that is answered stays."""
-    with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as header:
-        header.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
-        with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as body:
-            head = b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            body.sendall(head + b"Content-Length: 100\r\n\r\n{")
-            assert header.recv(1) == b""
-            told = b"".join(iter(lambda: body.recv(10_000), b""))
-            assert told.startswith(b"HTTP/1.1 400"), told
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_who_gives_way_to_a_new_caller() -> None:
-    """The connection that has waited longest; where all are being answered, the new caller; late ones give way at once,
-    and never more than the bound are open."""
-    clock = Clock()
-    with BoundedListener(socket.create_server(("127.0.0.1", 0)), most=3, clock=clock) as listener:
-        listener.setblocking(False)
-        callers = []
-
-        def call() -> socket.socket | None:
-            callers.append(socket.create_connection(listener.getsockname(), timeout=30))
-            clock.now += 1
-            return accepted()
-
-        def accepted() -> socket.socket | None:
-            try:
-                return listener.accept()[0]
-            except BlockingIOError:
-                return None
-
-        first, second, third = call(), call(), call()
-        assert None not in {first, second, third}
-        for number in (0, 2):
-            listener.answering(callers[number].getsockname(), is_begun=True)
-        assert call() is None
-        assert callers[1].recv(1) == b""
-        second.close()
-        fourth = accepted()
-        assert fourth is not None
-        listener.answering(callers[3].getsockname(), is_begun=True)
-        assert call() is None
-        assert callers[4].recv(1) == b""
-        listener.answering(callers[0].getsockname(), is_begun=False)
-        clock.now += PATIENCE_S + 1
-        listener.close_late()
-        assert callers[0].recv(1) == b""
-        for number in (2, 3):
-            callers[number].setblocking(False)
-            with pytest.raises(BlockingIOError):
-                callers[number].recv(1)
-        for each in (*callers, first, third, fourth):
-            each.close()

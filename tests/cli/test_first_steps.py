@@ -153,6 +153,17 @@ def test_copied_records_are_read_without_pandas(command: str) -> None:
     assert (len(said) > 3, said[-2]) == (True, "True False")
 
 
+@pytest.mark.parametrize("words", ["record archived g", "dashboard report"])
+def test_tables_are_read_without_pandas(words: str, tmp_path: Path) -> None:
+    """It is forgone before the first import of a reader."""
+    said = printed(
+        "import sys\nfrom acktrail.cli.main import _run\n"
+        f"assert _run([*{words!r}.split(), '--tables', {str(tmp_path)!r}]) in (2, 3)\n"
+        "print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    assert said[-2] == "True False"
+
+
 def test_pandas_is_there_for_whoever_wants_it_later() -> None:
     """An import afterwards works, and so does pyarrow's way to pandas."""
     said = printed(

@@ -19,10 +19,12 @@ from acktrail.reconcile.reconcile_due import (
     CheckDecision,
     ClusterFingerprint,
     check_due,
+    cluster_fingerprint,
     decide,
     note_reconciled,
 )
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -98,6 +100,25 @@ def test_nothing_new_is_looked_at_only(schedule: Schedule) -> None:
     assert schedule.row == before
     assert schedule.look(60) == "run"
     assert schedule.row["attempt_run_id"] == "run-export-3"
+
+
+def test_a_check_builds_no_dataset_of_all_files(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of thousands of exports takes seconds: the log says which files may have rows of this one. Its id may be
+    longer than what the log keeps of a text."""
+    run = "scheduled__2026-03-01T12:01:00.000000+00:00"
+    schedule.world.sample(run, "before")
+    names = {"offset_observations", "group_observations"}
+    whole = TableSnapshot.dataset
+
+    def opened(snapshot: TableSnapshot) -> Any:
+        assert snapshot.name not in names
+        return whole(snapshot)
+
+    monkeypatch.setattr(TableSnapshot, "dataset", opened)
+    found = cluster_fingerprint(schedule.world.tables, run, "before", None)
+    assert None not in (found.offsets_digest, found.groups_digest)
+    assert found == cluster_fingerprint(schedule.world.tables, schedule.export(), "before", None)
+    assert cluster_fingerprint(schedule.world.tables, "none", "before", None) == ClusterFingerprint()
 
 
 def _record(world: World) -> None:

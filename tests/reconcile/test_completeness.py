@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.status_changes import HistoryCompleteness, MissingRecords, UnknownReason
+from acktrail.reconcile.past.history_completeness import _EVENT, HistoryScope, _events
 from acktrail.reconcile.past.history_reader import HistoryReader
 
 KEY = key_of("g")
@@ -123,3 +128,30 @@ def test_a_time_that_a_gap_does_not_touch(world: World) -> None:
     assert not found.within(since_ms=WRITTEN_MS + 4).is_complete
     assert found.within(since_ms=WRITTEN_MS + 5).is_complete
     assert MissingRecords(key=KEY, state_partition=0, reason=UnknownReason.GAP).touches(since_ms=WRITTEN_MS)
+
+
+def test_intervals_of_offsets_take_no_memory() -> None:
+    """A gap has a row for every interval of every share partition: they are summed as they are read."""
+    said = {"group_id": "g", "topic_id": "t", "cause": "gap", "standing": "unknown", "before_standing": "absent"}
+    schema, held = TABLES["delivery_history"], list[int]()
+    named = [field for field in schema if field.name in (*_EVENT, "standing", "before_standing")]
+    columns = {field.name: pa.repeat(pa.scalar(said.get(field.name, 1), field.type), 10_000) for field in named}
+
+    class ManyRows:
+        """Stands for the tables, and for the snapshot of one."""
+
+        def snapshot(self, _: str) -> ManyRows:
+            return self
+
+        def batches(self, **_: Any) -> Iterator[pa.RecordBatch]:
+            for _ in range(30):
+                held.append(pa.total_allocated_bytes())
+                yield pa.RecordBatch.from_pydict({name: pa.concat_arrays([own, own]) for name, own in columns.items()})
+
+        def read(self, _: str, **__: Any) -> pa.Table:
+            return pa.Table.from_batches(self.batches())
+
+    tables: Any = ManyRows()
+    (event,) = _events(tables, HistoryScope())
+    assert (event["cause"], event["is_loss"]) == ("gap", True)
+    assert held[-1] - held[1] < 2_000_000

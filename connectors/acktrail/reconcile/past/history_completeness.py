@@ -13,6 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
@@ -112,14 +113,21 @@ def _of_rows(tables: Tables, scope: HistoryScope, held: Iterable[Mapping[str, An
 
 
 def _events(tables: Tables, scope: HistoryScope) -> list[dict[str, Any]]:
-    """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
+    """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown. Each
+    has a row for every interval of offsets: memory grows with the events, not with these rows."""
     unknown = OffsetStatusKind.UNKNOWN.value
     is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
+    snapshot, found = tables.snapshot(CHANGES), []
     columns, where = [*_EVENT, "standing", "before_standing"], all_of(is_event, scope.expression())
-    rows = tables.read(CHANGES, columns=columns, where=where)
-    rows = rows.append_column("is_loss", pc.not_equal(rows["before_standing"], unknown))
+    for batch in () if snapshot is None else snapshot.batches(columns=columns, where=where):
+        is_loss = pc.not_equal(batch["before_standing"], unknown)
+        found.append(_summed(pa.Table.from_batches([batch]).append_column("is_loss", is_loss)))
+    return _summed(pa.concat_tables(found)).to_pylist() if found else []
+
+
+def _summed(rows: pa.Table) -> pa.Table:
     events = rows.group_by(list(_EVENT), use_threads=False).aggregate([("is_loss", "max")])
-    return events.rename_columns({"is_loss_max": "is_loss"}).to_pylist()
+    return events.rename_columns({"is_loss_max": "is_loss"})
 
 
 def _of_share_partition(

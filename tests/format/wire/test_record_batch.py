@@ -315,7 +315,7 @@ def test_columns_are_the_strict_readers_records(
 
 
 @settings(max_examples=80)
-@given(drawn=_RECORDS, copies=st.sampled_from([1, 40]), data=st.data())
+@given(drawn=_RECORDS, copies=st.sampled_from([1, 300]), data=st.data())
 def test_damage_is_what_the_strict_reader_finds(
     drawn: list[tuple[int, int, bytes | None, bytes | None]], copies: int, data: st.DataObject
 ) -> None:

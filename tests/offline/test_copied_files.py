@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pyarrow import feather
 from samples.dump_lines import dump_line, write_dump
 from samples.golden_vectors import wire
 
-from acktrail.errors import MalformedFile, UnknownName
+from acktrail.errors import InputError, MalformedFile, UnknownName
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.copied_files import in_log_order, read_column_batches, read_columns, read_dump
@@ -113,6 +114,14 @@ def test_log_order(records: list[RawRecord], random: object) -> None:
     random.shuffle(shuffled)  # type: ignore[attr-defined]
 
     assert list(in_log_order(shuffled)) == [unique[address] for address in sorted(unique)]
+
+
+@pytest.mark.parametrize("other", [{"key": b"b"}, {"value": b"b"}])
+def test_two_records_at_one_address_are_refused(other: dict[str, Any]) -> None:
+    """Whether their keys differ or their values: they come from different logs."""
+    one = RawRecord(state_partition=0, offset=5, timestamp_ms=1, key=b"a", value=b"a")
+    with pytest.raises(InputError, match="offset 5"):
+        list(in_log_order([one, replace(one, **other)]))
 
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

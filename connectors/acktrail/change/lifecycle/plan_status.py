@@ -68,7 +68,8 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[s
     by_plan: dict[str, list[AuditRow]] = defaultdict(list)
     for row in read_audit(tables):
         by_plan[row.plan_id].append(row)
-    ledger = read_ledger(tables, [row["undoes"] for row in plans if row["kind"] == UNDO])
+    undos = [row for row in plans if row["kind"] == UNDO]
+    ledger = read_ledger(tables, [row["undoes"] for row in undos], undos)
     newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
     return [_line(row, _life(row, by_plan[row["plan_id"]], ledger, at_ms)) for row in newest[:limit]]
 
@@ -245,10 +246,13 @@ class UndoLedger:
         return Undone(tuple(sorted(set(back.values()))), bool(done) and done.keys() <= back.keys())
 
 
-def read_ledger(tables: TablesConfig, plan_ids: Iterable[str]) -> UndoLedger:
-    """What is stored of these plans, of those that take them back, and of those that take these back."""
+def read_ledger(tables: TablesConfig, plan_ids: Iterable[str], rows: Iterable[_Row] | None = None) -> UndoLedger:
+    """What is stored of these plans, of those that take them back, and of those that take these back. `rows`: all plans
+    that take others back, where they were read already."""
     undos: dict[str, list[str]] = defaultdict(list)
-    for row in read_plan_rows(tables, {"kind": UNDO}, columns=["plan_id", "undoes"]):
+    if rows is None:
+        rows = read_plan_rows(tables, {"kind": UNDO}, columns=["plan_id", "undoes"])
+    for row in rows:
         undos[row["undoes"]].append(row["plan_id"])
     wanted: set[str] = set()
     waiting = list(plan_ids)

@@ -4,9 +4,11 @@ its own, and files of others are safe."""
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_AUTHORIZATION_FAILED
 from acktrail.kafka.descriptions import GroupConfigs
 from acktrail_demo.demo import demo_folder
+from acktrail_demo.workload import demo_cluster
 from acktrail_demo.workload.demo_cluster import DemoCluster, WorkloadUnfinished
 from acktrail_demo.workload.scenario import (
     ALWAYS,
@@ -102,6 +105,18 @@ def test_a_group_whose_configuration_cannot_be_read_is_an_error(monkeypatch: pyt
     monkeypatch.setattr(DemoCluster, "_admin", lambda _: nullcontext(admin))
     with pytest.raises(NotAuthorized, match="DESCRIBE_CONFIGS"):
         object.__new__(DemoCluster).configure_group("g", {"share.auto.offset.reset": "earliest"})
+
+
+def test_a_slow_start_takes_no_time_from_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker that is to load faults may take longer than anything else may: it is on a busy machine."""
+    looks = iter((False, True))
+    monkeypatch.setattr(demo_cluster, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(demo_cluster, "DemoProducer", lambda *_: SimpleNamespace(write=lambda *_: None))
+    monkeypatch.setattr(demo_cluster.StateTopicEditor, "states", lambda _: ({}, 1))
+    monkeypatch.setattr(demo_cluster.StateTopicEditor, "_begins_after", lambda *_: next(looks))
+    broker: Any = SimpleNamespace(config=lambda: None, restart=lambda _: time.sleep(0.2))
+    assert demo_cluster.inject_faults(broker, (), group_id="g", topic="t", records=1) == ()
+    assert next(looks, None) is None
 
 
 def _fill(root: Path) -> None:

@@ -344,8 +344,8 @@ def inject_faults(
     # What is pruned goes first: the records of other faults must stay.
     for each in sorted(injected, key=lambda each: each.fault is not FAULTS["export_gap"]):
         removed |= editor.append(each.fault.inject(_target(editor, each, records + each.fault.grows_by)))
-    broker.restart(_PRUNE)
-    editor.wait_until_pruned(removed)
+    broker.restart(_PRUNE)  # has a time-out of its own, which is longer
+    StateTopicEditor(broker.config(), WorkloadDeadline(_PATIENCE_S)).wait_until_pruned(removed)
     return injected
 
 

@@ -24,7 +24,7 @@ from urllib.parse import urlencode, urlsplit
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 
-from drivers.airflow_pages import AirflowPages  # programs of the tests
+from drivers.airflow_scene import AirflowPages  # programs of the tests
 from drivers.axe import show_as
 from drivers.browser import Page, browsing
 from integration.test_documented_commands import Block, prepared_broker, run_lines, run_of

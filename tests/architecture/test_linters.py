@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -58,3 +60,15 @@ def test_files_that_make_names_are_there() -> None:
     named = re.findall(r"\b(?:tests|tools|benchmarks)/[\w/]+\.py", (ROOT / "Makefile").read_text("utf-8"))
     assert len(named) > 4
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "tools"])
+def test_programs_import_what_is_there(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No check of types sees them, and some seldom run. A branch may be left out."""
+    monkeypatch.syspath_prepend(str(ROOT / folder))
+    trees = [ast.parse(file.read_text("utf-8")) for file in sorted((ROOT / folder).glob("*.py"))]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    named = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    there = {name for name in named if find_spec(name.partition(".")[0])}
+    assert len(there) > 20
+    assert [name for name in sorted(there) if find_spec(name) is None] == []

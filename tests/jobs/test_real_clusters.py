@@ -18,7 +18,6 @@ from servers.real_broker import releases
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.offsets_connector import observe as ask
@@ -33,7 +32,7 @@ class Guarded:
     """`watcher` may read the state topic and describe group ``seen`` and topic ``open``; groups ``seen`` and ``unseen``
     have worked on topic ``open``, and ``seen`` on topic ``closed`` too. `tables`: an observation by `watcher`."""
 
-    broker: EmbeddedBroker
+    broker: GuardedBroker
     watcher: KafkaConfig
     tables: TablesConfig
 

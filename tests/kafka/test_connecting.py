@@ -226,9 +226,10 @@ def test_a_server_that_is_no_broker_is_unreachable(answer: bytes | None, said: s
         assert said in unreachable(address).message
 
 
-def test_a_name_that_does_not_resolve_is_unreachable() -> None:
-    """Said as such."""
-    assert "resolve" in unreachable("no-such-host.invalid:9092").message
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "long" * 16])
+def test_a_name_that_does_not_resolve_is_unreachable(host: str) -> None:
+    """Said as such, also of what can be no name."""
+    assert "does not resolve" in unreachable(f"{host}:9092").message
 
 
 @pytest.mark.broker

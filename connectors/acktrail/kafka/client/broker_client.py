@@ -296,6 +296,13 @@ class _ClosedSockets(KafkaNetSocket):
 
     SCHEMES = ("acktrail",)
 
+    def dns_lookup(self, host: str, port: int, **options: Any) -> Any:
+        """The addresses of `host`; none of what can be no name, for which Python has another error."""
+        try:
+            return super().dns_lookup(host, port, **options)
+        except UnicodeError:
+            return []
+
     async def sock_connect(self, net: Any, sock: socket.socket, address: Any, timeout_at: float | None = None) -> Any:
         try:
             return await super().sock_connect(net, sock, address, timeout_at=timeout_at)

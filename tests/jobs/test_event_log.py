@@ -108,7 +108,7 @@ def _kill_one(run: subprocess.Popen[str], killed: list[int]) -> None:
         for process in _descendants(driver):
             try:
                 is_executor = "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
-                if is_executor and any("pyspark.daemon" in " ".join(own.cmdline()) for own in process.children()):
+                if is_executor and any("worker_daemon" in " ".join(own.cmdline()) for own in process.children()):
                     process.kill()
                     killed.append(process.pid)
                     return

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,14 +41,14 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> TablesConfig:
 
 class Waiting(Bucket):
     """A world with one storage, several workers and their clocks, in which anything may happen between two requests:
-    time passes, another worker acts, a response gets lost, a put comes late. Clocks show any time and differ in speed
-    by up to 4 %."""
+    time passes, another worker acts, a response gets lost, a put or a removal comes late. Clocks show any time and
+    differ in speed by up to 4 %."""
 
     def __init__(self, chance: random.Random, workers: int) -> None:
         super().__init__(table_root(UNUSED))
         self.chance, self.now, self.busy = chance, 0.0, set[int]()
         self.stored: dict[str, bytes] = {}
-        self.late: list[tuple[str, bytes]] = []
+        self.late: list[Callable[[], object]] = []
         self.holders_seen = set[int]()
         self.leases = [
             WorkerLease(UNUSED, "x", owner=f"w{each}", ttl_s=TTL, clock=self._clock(), objects=self)
@@ -55,7 +56,7 @@ class Waiting(Bucket):
         ]
 
     def _clock(self) -> Callable[[], float]:
-        offset, rate = self.chance.uniform(0, 1e9), self.chance.uniform(0.96, 1.04)
+        offset, rate = self.chance.uniform(0, 1e9), self.chance.choice([0.96, 1.0, 1.04])
         return lambda: offset + rate * self.now
 
     def names(self, folder: str, after: str = "", most: int | None = None) -> list[str]:
@@ -71,14 +72,15 @@ class Waiting(Bucket):
     def delete(self, path: str) -> None:
         self._meanwhile()
         if self.chance.random() < 0.1:
-            raise RetryableError("nothing was removed")
+            self.late.append(partial(self.stored.pop, path, None))
+            raise RetryableError("nothing was removed so far")
         self.stored.pop(path, None)
 
     def put(self, path: str, data: Any) -> bool:
         self._meanwhile()
         lost = self.chance.random()
         if lost < 0.1:
-            self.late += [(path, data)] if lost < 0.05 else []
+            self.late += [partial(self.stored.setdefault, path, data)] if lost < 0.05 else []
             raise RetryableError("nothing reached the storage so far")
         lands = self.stored.setdefault(path, data) == data
         self._meanwhile()
@@ -102,9 +104,9 @@ class Waiting(Bucket):
             self.busy.discard(one)
 
     def _meanwhile(self) -> None:
-        self.now += self.chance.choice([0.0, 0.0, 0.0, 0.1, 3.0, TTL * self.chance.uniform(0.85, 1.15)])
+        self.now += self.chance.choice([0.0, 0.0, 0.0, 0.1, 3.0, TTL * self.chance.uniform(0.9, 1.1)])
         if self.late and self.chance.random() < 0.1:
-            self.stored.setdefault(*self.late.pop())
+            self.late.pop(self.chance.randrange(len(self.late)))()
         if self.chance.random() < 0.3:
             self.act()
         holders = [each for each, lease in enumerate(self.leases) if lease.is_held]
@@ -221,12 +223,13 @@ def test_storage_that_ignores_conditions_gives_no_lease(s3: S3, bucket: TablesCo
         WorkerLease(bucket, "x", owner="w").acquire()
 
 
-def test_names_have_places_of_their_own() -> None:
-    """Any name is one file in one folder, and no two names share it."""
+def test_names_have_places_of_their_own(root: TablesConfig) -> None:
+    """Any name is one folder, and no two names share it."""
     names = ["a", "A", "a/b", "a=2Fb", "a%2Fb", "..", ".", "ü" * 300, "ü" * 301, "x.json", "a b"]
     places = [lease_path(name) for name in names]
     assert len({place.lower() for place in places}) == len(names) - 1  # a and A
     assert all(place.count("/") == 2 and len(place) < 240 for place in places)
+    assert all(WorkerLease(root, name, owner="w").acquire() for name in names)
     for arguments in (("", "w", 1.0), ("x", "", 1.0), ("x", "w", 0.0)):
         name, owner, ttl_s = arguments
         with pytest.raises(InputError):

@@ -179,7 +179,8 @@ class WorkerLease:
             self._sent.discard(data)
             return False
         self._mine, self._until, self._sent = number, began + self.ttl_s, set()
-        with contextlib.suppress(RetryableError):  # what is left goes with the next renewal
+        # Oldest first: a number that is free again goes before what shows it to be old. What is left goes next time.
+        with contextlib.suppress(RetryableError):
             for older in (each for each in numbers if each < number):
                 self._objects.delete(self._path(older))
         return True
@@ -204,7 +205,7 @@ def sink_lease(config: TablesConfig, terms: LeaseTerms) -> WorkerLease:
 
 def lease_path(name: str) -> str:
     """The folder of the lease `name` under the root of the tables; no two names share one."""
-    escaped = quote(name, safe="").replace("%", "=")
+    escaped = quote(name, safe="").replace("%", "=").replace(".", "=2E")  # no store takes a folder ``..``
     if len(escaped) > _LONGEST_NAME:
         escaped = f"{escaped[: _LONGEST_NAME // 2]}={hashlib.sha256(name.encode()).hexdigest()}"
     return f"{_FOLDER}/{escaped}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,12 @@ SPAN_MS = 20 * DAY_MS
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of a table: its time, its part of its file's bytes, and what no other row of the table has."""
+    """A row of a table: its time, its file and part of its bytes, and what no other row of the table has."""
 
     table: str
     at_ms: int | None
-    size: float
+    file: str
+    size: Fraction
     identity: tuple[Any, ...]
 
 
@@ -45,10 +47,8 @@ def aged_rows(tables: Tables) -> list[Row]:
     for name in (RECORDS, OBSERVATIONS):
         for file in files_of(tables, name) if tables.exists(name) else ():
             rows = tables.read_files(name, [file.path]).to_pylist()
-            size = file.size_bytes / max(len(rows), 1)
-            found += [
-                Row(table=name, at_ms=time_of(row[AGED_BY[name]]), size=size, identity=whose(row)) for row in rows
-            ]
+            own = {"table": name, "file": file.path, "size": Fraction(file.size_bytes, max(len(rows), 1))}
+            found += [Row(at_ms=time_of(row[AGED_BY[name]]), identity=whose(row), **own) for row in rows]
     return found
 
 
@@ -76,11 +76,24 @@ def oldest(rows: list[Row], before_ms: int | None) -> list[Row]:
     ]
 
 
+def taken(rows: list[Row], day: int = 0) -> int:
+    """The bytes of `rows` that are not older than `day`: those of each file and day in whole bytes."""
+    parts: defaultdict[tuple[str, int | None], Fraction] = defaultdict(Fraction)
+    for row in rows:
+        if row.at_ms is None or row.at_ms >= day:
+            parts[row.file, row.at_ms and row.at_ms // DAY_MS] += row.size
+    return sum(map(int, parts.values()))
+
+
+def days_of(rows: list[Row]) -> list[int]:
+    return sorted({row.at_ms // DAY_MS * DAY_MS for row in rows if row.at_ms is not None})
+
+
 def plain_cut(rows: list[Row], keep: int) -> int | None:
     """The start of the oldest day so that what is not older takes no more than `keep`; the newest day stays."""
-    days = sorted({row.at_ms // DAY_MS * DAY_MS for row in rows if row.at_ms is not None})
+    days = days_of(rows)
     for day in days:
-        if day == days[-1] or round(sum(row.size for row in rows if row.at_ms is None or row.at_ms >= day)) <= keep:
+        if day == days[-1] or taken(rows, day) <= keep:
             return None if day == days[0] else day
     return None
 
@@ -121,7 +134,8 @@ def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFac
     build(tables, data)
     rows = aged_rows(tables)
     age = data.draw(st.none() | st.integers(0, SPAN_MS), label="age")
-    keep = data.draw(st.none() | st.integers(0, round(sum(row.size for row in rows) * 1.05)), label="keep")
+    edges = st.sampled_from([taken(rows, day) - less for day in days_of(rows) for less in (0, 1)])
+    keep = data.draw(st.none() | st.integers(0, taken(rows) * 21 // 20) | edges, label="keep")
     cuts = (None if age is None else FIRST_MS + SPAN_MS - age, None if keep is None else plain_cut(rows, keep))
     before = max((each for each in cuts if each is not None), default=None)
     gone = oldest(rows, before)

@@ -186,6 +186,18 @@ class TableSnapshot:
         rows = actions.select(["path", *(name for name in names if name in actions.column_names)]).to_pylist()
         return {each["path"]: {name: each.get(name) for name in names} for each in rows}
 
+    def paths_with(self, equal: Mapping[str, Any]) -> list[str]:
+        """The files that may have rows whose columns have the values of `equal`, by the log's statistics alone: a
+        ``dataset`` of all files costs ms for each."""
+        rows = self._actions()
+        for name, value in equal.items():
+            for kind, may in (("null_count", pc.not_equal), ("min", pc.less_equal), ("max", pc.greater_equal)):
+                if f"{kind}.{name}" in rows.column_names:
+                    limit = rows["num_records"] if kind == "null_count" else value
+                    rows = rows.filter(pc.fill_null(may(rows[f"{kind}.{name}"], limit), fill_value=True))
+        found: list[str] = rows["path"].to_pylist()
+        return found
+
     def missing(self) -> tuple[Damage, ...]:
         """Files that make up the table and are not there, or have another size than the log says. Lists the table's
         files once."""

@@ -11,7 +11,7 @@ the others shows whether they are still the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
@@ -186,21 +186,16 @@ class RecordFiles:
 
 def record_at(tables: Tables, state_partition: int, offset: int) -> dict[str, Any] | None:
     """The row of ``state_records`` with this address; None: there is none. Raises as `Tables.read`."""
-    names = ("min.state_partition", "max.state_partition", "min.offset", "max.offset")
-    paths = _files(tables, names, lambda a, b, c, d: bool(a <= state_partition <= b and c <= offset <= d))
+    snapshot = tables.followed(RECORDS)
+    paths = snapshot.paths_with({"state_partition": state_partition, "offset": offset}) if snapshot else []
     where = (pc.field("state_partition") == state_partition) & (pc.field("offset") == offset)
-    rows = tables.read_files(RECORDS, paths, where=where).to_pylist()
-    return rows[0] if rows else None
+    rows = tables.read_files(RECORDS, paths, where=where)
+    return rows.slice(0, 1).to_pylist()[0] if rows.num_rows else None
 
 
 def quarantined_records(tables: Tables) -> pa.Table:
     """Address, time, status and reason of every record that could not be decoded. Raises as `Tables.read`."""
-    paths = _files(tables, ("min.decode_status", "max.decode_status"), lambda a, b: {a, b} != {"decoded"})
-    return tables.read_files(RECORDS, paths, columns=_QUARANTINED, where=pc.field("decode_status") != "decoded")
-
-
-def _files(tables: Tables, names: Sequence[str], may_have: Callable[..., bool]) -> list[str]:
-    """The files whose statistics `names` do not rule some rows out. A dataset of thousands of files takes seconds."""
     snapshot = tables.followed(RECORDS)
-    said = {} if snapshot is None else snapshot.statistics(names)
-    return [path for path, own in said.items() if None in own.values() or may_have(*own.values())]
+    bounds = {} if snapshot is None else snapshot.statistics(["min.decode_status", "max.decode_status"])
+    paths = [path for path, each in bounds.items() if {*each.values()} != {"decoded"}]
+    return tables.read_files(RECORDS, paths, columns=_QUARANTINED, where=pc.field("decode_status") != "decoded")

@@ -278,8 +278,8 @@ class _Doomed:
 
 def fitting_from_ms(tables: Tables, keep_bytes: int) -> int | None:
     """The start of the oldest day (UTC, ms since the epoch) that is kept where the tables of ``AGED_BY`` together may
-    take `keep_bytes`: whole days go, the oldest first, and never the newest. None: all of them fit. A row takes its
-    file's bytes divided by the file's rows.
+    take `keep_bytes`: whole days go, the oldest first, and never the newest. None: all of them fit. The rows of a day
+    take their part of the rows of their file, in whole bytes, rounded down.
 
     100 bytes of Monday, 60 of Tuesday and 70 of today in 140: Monday goes, Tuesday stays.
     """
@@ -289,10 +289,10 @@ def fitting_from_ms(tables: Tables, keep_bytes: int) -> int | None:
             continue
         for file in snapshot.files():
             rows = _by_day(scanned(snapshot, [file], [column]), column)
-            sizes.update({day: file.size_bytes * count / rows.total() for day, count in rows.items()})
+            sizes.update({day: file.size_bytes * count // rows.total() for day, count in rows.items()})
     undated, left, days = sizes.pop(_NO_DAY, 0), sum(sizes.values()), sorted(sizes)
     oldest = list(days)
-    while len(oldest) > 1 and round(undated + left) > keep_bytes:
+    while len(oldest) > 1 and undated + left > keep_bytes:
         left -= sizes[oldest.pop(0)]
     return None if oldest == days else int(np.datetime64(oldest[0], "ms").astype(np.int64))
 
@@ -363,12 +363,13 @@ def _by_day(batches: Iterator[pa.RecordBatch], column: str) -> Counter[str]:
     return +found
 
 
-def recorded_ends(ranges: TableSnapshot) -> dict[int, int]:
+def recorded_ends(tables: Tables, ranges: TableSnapshot) -> dict[int, int]:
     """By state partition, the offset before which the retention dropped records. Files of ``export_ranges`` whose
     statistics rule such gaps out are not read."""
-    dropped = pc.field("gap_reason") == DROPPED_BY_RETENTION
-    rows = ranges.read(columns=["state_partition", "gap_last"], where=dropped)
-    summed = rows.group_by("state_partition", use_threads=False).aggregate([("gap_last", "max")])
+    paths = sorted(ranges.paths_with({"gap_reason": DROPPED_BY_RETENTION}))
+    rows = tables.read_files(RANGES_TABLE, paths, columns=["state_partition", "gap_last", "gap_reason"])
+    own = rows.filter(pc.equal(rows["gap_reason"], DROPPED_BY_RETENTION))
+    summed = own.group_by("state_partition", use_threads=False).aggregate([("gap_last", "max")])
     return {row["state_partition"]: row["gap_last_max"] + 1 for row in summed.to_pylist()}
 
 
@@ -377,7 +378,7 @@ def _ends(tables: Tables, snapshot: TableSnapshot, before_ms: int | None) -> dic
     ranges = tables.snapshot(RANGES_TABLE)
     if ranges is None:
         return {}
-    recorded = recorded_ends(ranges)
+    recorded = recorded_ends(tables, ranges)
     return recorded if before_ms is None else _aged_ends(snapshot, ranges, before_ms, recorded)
 
 

@@ -187,14 +187,18 @@ def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tabl
 
 
 def test_a_log_lost_twice_has_two_breaks(losing: EmbeddedBroker, tables: TablesConfig) -> None:
-    """An empty log is a break as well, and shifts add up."""
-    lose(losing, 1)
-    assert [gap.reason for gap in export_state(losing, tables).gaps] == ["log_replaced"]
-    write(losing, "third", {1: 7})
-    assert export_state(losing, tables).records_read == 7
+    """A log that is empty now is a break as well, and shifts add up."""
+    end = 1 + int(str(rows(tables, "state_records", 1)[-1]["offset"]))
+    for name in ("third", "fourth"):
+        lose(losing, 1)
+        assert [gap.reason for gap in export_state(losing, tables).gaps] == ["log_replaced"]
+        write(losing, name, {1: 7})
+        assert export_state(losing, tables).records_read == 7
     stored = rows(tables, "state_records", 1)
-    assert [row["offset"] for row in stored[-7:]] == list(range(137, 144))
-    assert stored[-1]["value"] == b"third 6"
+    assert [row["offset"] for row in stored[-14:]] == [*range(end + 1, end + 8), *range(end + 9, end + 16)]
+    assert stored[-1]["value"] == b"fourth 6"
+    breaks = [row for row in rows(tables, "export_ranges", 1) if row["gap_reason"] == "log_replaced"][-2:]
+    assert [(row["gap_first"], row["offset_shift"]) for row in breaks] == [(end, end + 1), (end + 8, end + 9)]
 
 
 def test_a_state_topic_that_is_gone_or_recreated_is_refused(losing: EmbeddedBroker, tables: TablesConfig) -> None:

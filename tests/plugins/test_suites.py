@@ -35,7 +35,8 @@ from acktrail.kafka.state_source import ShareGroupStateSource
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id
 from acktrail_plugins.parquet.parquet_sink import ParquetSink
-from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SinkSuite, SourceSuite, TransformSuite
+from acktrail_plugins.source_testing import ObservationSuite, SourceSuite
+from acktrail_plugins.testing import ConnectorSuite, SinkSuite, TransformSuite
 from acktrail_plugins.transforms import Filter, Mask, Route
 
 

@@ -18,7 +18,8 @@ from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.groups.offsets_connector import ShareGroupOffsetsSource
 from acktrail.kafka.groups.topic_connectors import DeadLetterSource, ShareGroupMetadataSource
 from acktrail.model.share_partition import GroupId
-from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SourceSuite
+from acktrail_plugins.source_testing import ObservationSuite, SourceSuite
+from acktrail_plugins.testing import ConnectorSuite
 from acktrail_simulation.messages.group_record_encoder import encode
 
 pytestmark = pytest.mark.broker

@@ -18,8 +18,8 @@ from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
 from acktrail.tables.delta.table_place import TablePlace, table_root
+from acktrail_plugins.source_testing import SourceSuite
 from acktrail_plugins.table_source import AddedFile, DeltaTableSource, file_rows
-from acktrail_plugins.testing import SourceSuite
 
 
 class TestDeltaTableSource(SourceSuite):

@@ -10,11 +10,11 @@ from pathlib import Path
 from acktrail.connect.contract import SourceTaskContext
 from acktrail_connector_journal import journal_source
 from acktrail_connector_journal.journal_source import JournalSource, JournalTask
-from acktrail_plugins.testing import SourceSuite
+from acktrail_plugins.source_testing import SourceSuite
 
 
 class TestJournalSource(SourceSuite):
-    """Everything that ``acktrail_plugins.testing`` asks of a source."""
+    """Everything that ``acktrail_plugins.source_testing`` asks of a source."""
 
     connector_class = JournalSource
     poll_s = 0.0

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from servers.workload import until
 
-from acktrail.connect.rest.routes import Calls
+from acktrail.connect.rest.calls import Calls
 from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.task_thread import RunState
 

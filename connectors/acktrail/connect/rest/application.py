@@ -12,8 +12,10 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from acktrail.connect.rest.answers import Problem
+from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.http_server import Access, Guard, HttpServer, is_loopback
-from acktrail.connect.rest.routes import Calls, Problem, router
+from acktrail.connect.rest.routes import router
 from acktrail.connect.runtime.standalone import WorkerConfig
 from acktrail.connect.runtime.worker import ConnectorConflict, Worker
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName

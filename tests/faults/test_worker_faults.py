@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
-from faults.conftest import PARTITIONS, POISON, Export, OpenExport, good, log_ends, log_starts, writing
+from faults.conftest import PARTITIONS, POISON, Export, OpenExport, exports, good, log_ends, log_starts, writing
 from servers.kafka_proxy import EVERYTHING
 from servers.moving_clock import MovingClock
 from servers.real_broker import kill, restart
@@ -193,10 +193,12 @@ def ask_for_unknown_feature(table: Path) -> None:
     (table / "_delta_log" / f"{version:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
 
 
-def test_the_disk_is_full(broker: EmbeddedBroker, export: OpenExport, tmp_path: Path, counts: Any) -> None:
+def test_the_disk_is_full(tmp_path: Path, counts: Any) -> None:
     """A full disk is an outage: one line when it begins, and one after there is room again. What was written half is in
-    no table, and nothing is written twice."""
-    with small_disk(tmp_path / "disk", 16) as disk:
+    no table, and nothing is written twice. The broker is its own: what other tests wrote or broke would take room of
+    the disk, or be an outage more."""
+    with EmbeddedBroker() as broker, small_disk(tmp_path / "disk", 64) as disk, exports(broker, tmp_path) as export:
+        create_state_topic(broker, PARTITIONS)
         running = export(TablesConfig(uri=str(disk.folder / "tables")))
         with writing(broker):
             running.grows()

@@ -12,11 +12,11 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 46_710,
-    "lines of the trunk": 39_215,
-    "lines of tests": 43_042,
-    "lines of the largest room": 4_197,
-    "modules": 325,
+    "lines of the wheel": 44_925,
+    "lines of the trunk": 37_654,
+    "lines of tests": 40_729,
+    "lines of the largest room": 4_169,
+    "modules": 265,
 }
 """Lines of code, Python and templates, without blank lines, comments and docstrings; these numbers only fall."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

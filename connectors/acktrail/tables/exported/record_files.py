@@ -142,7 +142,7 @@ class RecordFiles:
         """Whether `paths` have a record that lies before the position of its state partition."""
         latest = max(positions.values(), default=0)
         possible = (path for path in sorted(paths) if (self._statistics[path]["min.offset"] or 0) < latest)
-        return any(self._later_rows(path, positions) < self._later_rows(path, _NOWHERE) for path in possible)
+        return any(self._later_rows(path, positions) < self._rows(path) for path in possible)
 
     def beyond(self, paths: Iterable[str], ends: Mapping[int, int]) -> list[str]:
         """Those of `paths` with a record at or after the end of its state partition (0 for one that has none)."""
@@ -171,6 +171,11 @@ class RecordFiles:
         if least is None or greatest is None or offset is None:
             return True
         return bool(offset >= min(ends.get(number, 0) for number in range(least, greatest + 1)))
+
+    def _rows(self, path: str) -> int:
+        """How many records a file has; one that the log has no number of is read."""
+        known: int | None = self._statistics[path]["num_records"]
+        return self._later_rows(path, _NOWHERE) if known is None else known
 
     def _later_rows(self, path: str, ends: Mapping[int, int]) -> int:
         """How many records of a file lie at or after the end of their state partition; row groups whose bounds rule

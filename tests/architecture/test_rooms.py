@@ -12,8 +12,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 44_925,
-    "lines of the trunk": 37_654,
+    "lines of the wheel": 44_928,
+    "lines of the trunk": 37_657,
     "lines of tests": 40_729,
     "lines of the largest room": 4_169,
     "modules": 265,

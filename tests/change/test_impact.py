@@ -28,7 +28,7 @@ from acktrail.change.planning.reset_plan import (
 from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
 from acktrail.errors import AcktrailError
 from acktrail.model.batches import TERMINAL_STATES, DeliveryState, StateBatch
-from acktrail.model.record_history import joined
+from acktrail.model.offset_ranges import joined
 from acktrail.plain_data import from_json_value, to_json_value
 
 

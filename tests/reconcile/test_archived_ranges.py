@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.model.record_history import OffsetRanges
+from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.reconcile import newest_offsets
 from acktrail.reconcile.newest_offsets import RANGES, ArchivedRanges, offset_counts
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt, doubted, match_dead_letters

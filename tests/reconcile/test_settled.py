@@ -17,7 +17,7 @@ from samples.history_tables import build
 from acktrail.errors import ForeignCluster
 from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.model.record_history import joined
+from acktrail.model.offset_ranges import joined
 from acktrail.model.records import StateRecord
 from acktrail.model.status_changes import OffsetStatusKind, StatusChange
 from acktrail.reconcile.past.settled_history import (

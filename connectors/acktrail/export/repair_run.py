@@ -22,7 +22,7 @@ from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, Fo
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_source import StateTask
-from acktrail.model.record_history import OffsetRanges
+from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import (

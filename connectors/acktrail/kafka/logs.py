@@ -23,7 +23,7 @@ from acktrail.format.wire.record_batch import HEADER_BYTES, BatchHeader, batch_r
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import LEADER_NOT_AVAILABLE, LOOK_AGAIN, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.model.record_history import Span, joined
+from acktrail.model.offset_ranges import Span, joined
 
 _UNKNOWN_TIMEOUT_S: Final = 2.0
 """How long a partition may be unknown to its leader before that is the result: metadata spreads in milliseconds."""

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, covered
-from acktrail.model.record_history import ArchivedRange, OffsetRanges
+from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.plain_tables import KnownSum, known_lag, printable
 from acktrail.view import wording

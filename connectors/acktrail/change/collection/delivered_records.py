@@ -34,7 +34,7 @@ from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import Batch, BatchKind, LogStretch, read_batches
-from acktrail.model.record_history import OffsetRanges, RecordCounter, Span, joined
+from acktrail.model.offset_ranges import OffsetRanges, RecordCounter, Span, joined
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 from acktrail.times import instant_text
 

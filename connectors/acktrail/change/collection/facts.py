@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from acktrail.model.record_history import Span
+from acktrail.model.offset_ranges import Span
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class PartitionOffsets:
     """Topic, log, start offset and state of one share partition. `log_end_offset` is the high watermark, one past the
     last record. `start_offset` is what the broker describes; None: not initialized. `state` None: the state topic holds
     nothing, or (`state_reason`) it is not known. `hidden`: the offsets of the log, from the start offset or the target
-    on, that are no records of this group (see `acktrail.model.record_history`); None: the log was not looked through.
+    on, that are no records of this group (see `acktrail.model.offset_ranges`); None: the log was not looked through.
     """
 
     group_id: str

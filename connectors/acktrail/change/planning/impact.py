@@ -13,7 +13,7 @@ from typing import Any, Final
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts
 from acktrail.change.request.reset_request import LARGEST_OFFSET, OWN_SCOPE, OutOfRange, Strategy, StrategyKind
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
-from acktrail.model.record_history import RecordCounter
+from acktrail.model.offset_ranges import RecordCounter
 
 _GIVEN: Final = OWN_SCOPE | {StrategyKind.TO_HISTORY}
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.model.record_history import OffsetRanges
+from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import HistoryCompleteness
 from acktrail.reconcile.past.history_reader import HistoryReader, TopicName

@@ -22,7 +22,7 @@ from acktrail.format.columns.record_columns import CHANGE_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import DeliveryState
-from acktrail.model.record_history import RecordCounter, Span
+from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import OffsetStatusKind
 from acktrail.reconcile.past.history_tables import (

@@ -17,7 +17,7 @@ from acktrail.errors import DamagedTables
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.raw_record import DecodeStatus
-from acktrail.model.record_history import OffsetRanges
+from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import Damage, TablePlace, read_at_times

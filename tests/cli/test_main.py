@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -216,13 +217,13 @@ def test_a_group_without_offsets_has_no_lag() -> None:
     assert line.split()[-2:] == ["0", "-"]
 
 
-def options(command: object, path: str) -> list[tuple[str, str, str]]:
+def options(command: Any, path: str) -> list[tuple[str, str, str]]:
     """Every option of a command and of those below it: path, name, help."""
     below = {}
     if hasattr(command, "list_commands"):
-        context = typer.Context(command)  # type: ignore[arg-type]
-        below = {name: command.get_command(context, name) for name in command.list_commands(context)}  # type: ignore[attr-defined]
-    found = [(path, name, each.help or "") for each in command.params for name in each.opts]  # type: ignore[attr-defined]
+        context = typer.Context(command)
+        below = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    found = [(path, name, each.help or "") for each in command.params for name in each.opts]
     return [*found, *(row for name, each in below.items() for row in options(each, f"{path} {name}"))]
 
 

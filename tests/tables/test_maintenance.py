@@ -36,8 +36,9 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
 from acktrail.tables.exported.export_ranges import ensure_whole
 from acktrail.tables.upkeep import file_rewrite
-from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, merged_ranges, rewrite
+from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, rewrite
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
+from acktrail.tables.upkeep.retention import merged_ranges
 
 RECORDS = "state_records"
 RANGES = "export_ranges"

@@ -20,8 +20,8 @@ from tables.test_sink import ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep.file_rewrite import AGED_BY
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
+from acktrail.tables.upkeep.retention import AGED_BY
 
 OBSERVATIONS = "offset_observations"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -35,7 +35,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.export_ranges import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.upkeep.file_rewrite import recorded_ends
+from acktrail.tables.upkeep.retention import recorded_ends
 from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, apply_records, commit_spans, records_between
 
 _COUNTS: Final = pa.schema([("records", pa.int64()), ("changes", pa.int64())])

@@ -15,7 +15,7 @@ from expansion.support.rows import BEGIN, MINUTE, SETTLE, Looks, applied_rows, a
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, ForeignCluster
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep.file_rewrite import drop_rows
+from acktrail.tables.upkeep.retention import drop_rows
 from acktrail_expansion.audit.found_expansions import TopicExpansion, TopicLooks, find_expansions
 from acktrail_expansion.audit.group_verdicts import destinations
 from acktrail_expansion.law.order import FenceGap, NotProven

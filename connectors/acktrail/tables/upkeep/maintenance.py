@@ -31,16 +31,8 @@ from acktrail.tables.sinks.connector_positions import (
     ConnectorPositions,
     is_table_name,
 )
-from acktrail.tables.upkeep.file_rewrite import (
-    AGED_BY,
-    Change,
-    compact_files,
-    compaction_bins,
-    days_to_drop,
-    drop_rows,
-    fitting_from_ms,
-    merged_ranges,
-)
+from acktrail.tables.upkeep.file_rewrite import Change, compact_files, compaction_bins
+from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms, merged_ranges
 from acktrail.times import new_run_id
 from acktrail.times import now_ms as clock_ms
 

@@ -9,25 +9,20 @@ Example: the trunk asks every branch for more metrics.
 
     for collect in loaded("metrics"):
         yield from collect(tables, cluster)
-
-Here, too: data files of packages (rules, faults), whose errors name file and line.
 """
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 ENTRY_POINT: Final = "acktrail.branches"
-_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,39 +100,3 @@ def package_texts(name: str) -> Iterator[tuple[Branch, str]]:
         file = files(branch.package).joinpath(name)
         if file.is_file():
             yield branch, file.read_text(encoding="utf-8")
-
-
-class PackageData:
-    """The TOML in `text`; `where` names it in errors. `header`: of the array of tables whose rows are made, such as
-    ``subject.rule``. Raises ValueError, with the line: it is no TOML."""
-
-    def __init__(self, text: str, where: str, header: str) -> None:
-        try:
-            self.data: dict[str, Any] = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{where}: {error}") from error
-        self._where = where
-        found = re.finditer(rf"^\[\[{re.escape(header)}\]\]", text, re.MULTILINE)
-        self._lines = iter([1 + text.count("\n", 0, each.start()) for each in found])
-
-    def made(self, row: Mapping[str, Any], make: Callable[[Mapping[str, Any]], _Made]) -> _Made:
-        """What `make` makes of the next row, in the order of the file. Raises ValueError, with the row's line: what
-        `make` raises as ValueError or TypeError."""
-        line = next(self._lines)
-        try:
-            return make(row)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{self._where}, line {line}: {error}") from error
-
-
-def check_names(
-    row: Mapping[str, Any], kind: type[Any], *, added: Collection[str] = (), left_out: Collection[str] = ()
-) -> None:
-    """See that a row has every field that a dataclass needs and no other one but `added`; `left_out`: fields that are
-    made. Raises ValueError: it does not."""
-    known = {each.name: each for each in fields(kind) if each.name not in left_out}
-    for name in sorted(row.keys() - known.keys() - {*added}):
-        raise ValueError(f"{name!r} is no field of a {kind.__name__}")
-    for name, each in known.items():
-        if name not in row and each.default is MISSING and each.default_factory is MISSING:
-            raise ValueError(f"{name!r} is missing")

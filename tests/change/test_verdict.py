@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
-from acktrail.change.collection.delivered_records import exported_between
 from acktrail.change.collection.facts import PartitionState
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.planning.reset_plan import changes_since_plan
+from acktrail.change.verification.exported_records import exported_between
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,

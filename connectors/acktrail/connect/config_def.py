@@ -15,8 +15,8 @@ from enum import StrEnum
 from importlib.resources import files
 from typing import Any, Final
 
-from acktrail.branches import PackageData
 from acktrail.errors import ConfigurationError, InvalidConfiguration
+from acktrail.package_data import PackageData
 from acktrail.secrets import is_secret_name
 
 HIDDEN: Final = "[hidden]"

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.branches import PackageData, check_names
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.model.share_partition import SharePartition
+from acktrail.package_data import PackageData, check_names
 from acktrail.plain_tables import printable, table
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.faults import injections

@@ -3,9 +3,7 @@ start offsets that a plan delivers again.
 
 Kafka keeps delivery states only from the start offset on; the exported history has those below, and the state topic the
 records that are not exported yet. Which offsets are no records show the record batches of the logs.
-Start offsets of an earlier moment follow from the exported records alone. So does what became of a request whose
-records Kafka has pruned, where every one of them was exported. Example: offsets 6 to 8 are wanted. The ranges 5 to 6
-and 7 to 9 of exports have them all; the ranges 5 to 6 and 8 to 9 do not, so nothing is known.
+Start offsets of an earlier moment follow from the exported records alone.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import (
-    ClusterFacts,
     PartitionFacts,
     PartitionOffsets,
     PassedFacts,
@@ -27,15 +24,13 @@ from acktrail.change.collection.facts import (
 )
 from acktrail.change.planning.impact import resolve
 from acktrail.change.request.reset_request import ResetRequest
-from acktrail.change.verification.partition_outcome import Seen
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
-from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import Batch, BatchKind, LogStretch, read_batches
-from acktrail.model.offset_ranges import OffsetRanges, RecordCounter, Span, joined
-from acktrail.model.share_partition import STATE_TOPIC, SharePartition
+from acktrail.model.offset_ranges import RecordCounter, Span, joined
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import instant_text
 
 if TYPE_CHECKING:
@@ -54,7 +49,6 @@ _Key = tuple[str, str, int]
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
 
 _COMPLETE: Final = "complete"
-_RECORDS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 
 _Wanted = Mapping[_Key, tuple[PartitionFacts, Span]]
 _Place = tuple[str, int]
@@ -266,37 +260,3 @@ def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, n
         return (ends[number] if at is None else at) + shifts.get(number, 0)
 
     return {number for number in numbers if (moment.coverages[number].end_offset or 0) < bound(number)}
-
-
-def exported_between(
-    tables: TablesConfig, cluster: ClusterFacts, keys: Collection[SharePartition], spans: Mapping[int, tuple[int, int]]
-) -> list[tuple[SharePartition, Seen]] | None:
-    """The records of `keys` in `spans` (state partition: first offset, offset after the last), in order. None: some of
-    them were not exported, cannot be decoded, or the tables cannot be read."""
-    from acktrail.tables.delta.store import Tables
-
-    store, mine = Tables(tables), {"cluster_id": cluster.cluster_id, "state_partition": list(spans)}
-    try:
-        ranges = store.rows("export_ranges", {**mine, "state_topic_id": cluster.state_topic_id})
-        if cluster.state_topic_id is None or not _are_exported(spans, ranges):
-            return None
-        groups = sorted({key.group_id for key in keys})
-        rows = store.rows("state_records", {**mine, "group_id": groups}, columns=_RECORDS)
-    except AcktrailError:
-        return None
-    inside = (RawRecord(**row) for row in rows if row["offset"] in range(*spans[row["state_partition"]]))
-    raws = sorted(inside, key=lambda raw: (raw.state_partition, raw.offset))
-    found = [((raw.state_partition, raw.offset), decode_raw(raw).record) for raw in raws]
-    if any(record is None for _, record in found):
-        return None
-    return [(record.key, (place, record)) for place, record in found if record is not None and record.key in keys]
-
-
-def _are_exported(spans: Mapping[int, tuple[int, int]], ranges: Iterable[Mapping[str, Any]]) -> bool:
-    known: defaultdict[int, OffsetRanges] = defaultdict(OffsetRanges)
-    for row in ranges:
-        if row["offset_shift"]:
-            return False  # behind a break of the log the tables have offsets of their own
-        if row["first_offset"] is not None and row["last_offset"] is not None:
-            known[row["state_partition"]].add(row["first_offset"], row["last_offset"])
-    return not any(list(known[number].outside(first, end - 1)) for number, (first, end) in spans.items())

@@ -16,7 +16,6 @@ from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit
 from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import ChangeRun, Settled
 from acktrail.change.collection.collect import described_offsets, read_states
-from acktrail.change.collection.delivered_records import exported_between
 from acktrail.change.collection.facts import PartitionState, StateFacts
 from acktrail.change.execution.attempt import (
     Key,
@@ -30,6 +29,7 @@ from acktrail.change.execution.attempt import (
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.verification.exported_records import exported_between
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     Place,

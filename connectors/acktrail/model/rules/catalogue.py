@@ -27,7 +27,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from acktrail.branches import PackageData, check_names, package_texts
+from acktrail.branches import package_texts
+from acktrail.package_data import PackageData, check_names
 
 _LISTS: Final = frozenset({"sources", "tables", "suites", "also"})
 _SUBJECT: Final = frozenset({"name", "rule"})

@@ -32,7 +32,7 @@ from samples.dashboard_tables import Sizes, topic_id_of, write_dashboard_tables,
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_standalone import AirflowApi
+from acktrail.embedded.airflow_api import AirflowApi
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.report import publish
 from acktrail_dashboard.web.application import create_app

@@ -16,7 +16,7 @@ Every error has its data as attributes; the message is built from them, and `hin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -86,10 +86,19 @@ class RowsRefused(InputError):
     """A sink cannot write some rows; others are not affected. Where that is tolerated, they become dead letters."""
 
 
-class UnknownName(InputError):
-    """A group, topic, partition or table that does not exist. `nearest` are the closest names known."""
+def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Those of the `known` names that `name` may be a misspelling of, the nearest first."""
+    from difflib import get_close_matches
 
-    def __init__(self, kind: str, name: str, *, nearest: Sequence[str] = ()) -> None:
+    return get_close_matches(name, known, n=most)
+
+
+class UnknownName(InputError):
+    """A group, topic, partition or table that does not exist. `nearest` are the closest of the names `known`, or those
+    that are given."""
+
+    def __init__(self, kind: str, name: str, *, known: Iterable[str] = (), nearest: Sequence[str] = ()) -> None:
+        nearest = nearest or near_names(name, known)
         hint = f"did you mean {', '.join(repr(n) for n in nearest)}?" if nearest else ""
         super().__init__(f"unknown {kind} {name!r}", hint=hint, data={"kind": kind, "name": name})
         self.kind, self.name, self.nearest = kind, name, tuple(nearest)

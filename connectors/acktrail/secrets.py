@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, near_names
 
 _REFERENCE: Final = re.compile(r"\$\{([^{}:]*):([^{}]*)\}")
 _ENV: Final = "env"
@@ -77,9 +77,7 @@ class Providers:
     def _value(self, reference: re.Match[str]) -> str:
         shown, provider, place = reference[0], reference[1], reference[2]
         if provider not in _PROVIDERS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(provider.lower(), _PROVIDERS, n=1)
+            near = near_names(provider.lower(), _PROVIDERS, most=1)
             hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
             raise ConfigurationError("a reference has an unknown provider", hint=hint)
         place, is_keyed, key = place.rpartition(":") if provider == _FILE and ":" in place else (place, "", "")

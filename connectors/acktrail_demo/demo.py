@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_standalone import AirflowStandalone, DagRun, DagRunFailed, TaskRun, dags_folder
+from acktrail.embedded.airflow_api import DagRun, DagRunFailed, TaskRun
+from acktrail.embedded.airflow_standalone import AirflowStandalone, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.reconcile.observed_run import newest_run

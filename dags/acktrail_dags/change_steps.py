@@ -21,7 +21,8 @@ from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle import plan_status
 from acktrail.change.lifecycle.plan_status import undo_offsets, undo_request, undoable
-from acktrail.change.planning.change_plan import ChangePlan, refusals_among
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.notices import refusals_among
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import ApprovalRule, approval_rule

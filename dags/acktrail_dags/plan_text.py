@@ -7,17 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from acktrail.change.change_kind import kind_of
-from acktrail.change.planning.change_plan import (
-    AlikeNotices,
-    ChangePlan,
-    Notice,
-    PartitionPlan,
-    Severity,
-    by_rule,
-    cost,
-    delivered,
-    forgotten,
-)
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan, cost, delivered, forgotten
+from acktrail.change.planning.notices import AlikeNotices, Notice, Severity, by_rule
 from acktrail.plain_tables import few, printable
 from acktrail.times import instant_text
 from acktrail_dags.parameters import in_form_words

@@ -21,7 +21,7 @@ from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.plain_tables import printable, printable_parts
 from acktrail.times import instant_text
-from acktrail.view import history_text, listed_rows, partition_rows, wording
+from acktrail.view import finding_rows, history_text, partition_rows, record_evidence, wording
 from acktrail_dashboard import pictures
 from acktrail_dashboard.web.web_page import branch_templates
 
@@ -35,9 +35,9 @@ _MEDIA_TYPES: Final = {
 }
 """Of the files that pages load, by how their names end."""
 _FILTERS: Final = (
-    *(listed_rows.seen_text, instant_text, pictures.bands, pictures.short, pictures.strip_label),
+    *(finding_rows.seen_text, instant_text, pictures.bands, pictures.short, pictures.strip_label),
     *(pictures.strip_paths, partition_rows.group_line, partition_rows.notes, printable, printable_parts),
-    *(listed_rows.hex_lines, wording.ago, wording.counted, wording.counts_text, wording.in_words, wording.instant),
+    *(record_evidence.hex_lines, wording.ago, wording.counted, wording.counts_text, wording.in_words, wording.instant),
     *(wording.is_trouble, wording.known_sum, wording.number, wording.severity_tone, wording.status_tone),
     *(wording.subject_text, wording.trouble_text, wording.verdict_tone),
 )
@@ -81,7 +81,7 @@ def page_templates() -> Environment:
     found.filters |= {"offset_status_text": history_text.status_text, "tojson_text": json.dumps}
     found.globals |= {
         "address": wording.address,
-        "bytes_shown": listed_rows.BYTES_SHOWN,
+        "bytes_shown": record_evidence.BYTES_SHOWN,
         "file_digests": {name: file.digest for name, file in static_files().items()},
         "results": wording.RESULTS,
         "rows_shown": ROWS_SHOWN,

@@ -28,7 +28,7 @@ from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.history_tables import CHANGES
 from acktrail.tables.delta.store import Tables
 from acktrail.view import run_summary, wording
-from acktrail.view.listed_rows import EXPORT_COLUMNS
+from acktrail.view.export_rows import EXPORT_COLUMNS
 from acktrail.view.partition_rows import PartitionRow, groups_with_more, most_urgent, notes
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, Summary, rows_of_run, run_end, shown_run, summarize
 from acktrail_dashboard.page_templates import rendered, static_files

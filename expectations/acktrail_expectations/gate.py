@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
@@ -367,7 +366,7 @@ def choose_run(store: Tables, run_id: str | None) -> str:
             return str(rows.sort_by([(column, "descending"), ("run_id", "descending")])["run_id"][0])
         known |= set() if newest is None else {*store.read(name, columns=["run_id"])["run_id"].unique().to_pylist()}
     if run_id is not None:
-        raise UnknownName("run", run_id, nearest=get_close_matches(run_id, sorted(filter(None, known)), n=3))
+        raise UnknownName("run", run_id, known=sorted(filter(None, known)))
     raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail run export` first")
 
 

@@ -38,7 +38,7 @@ from acktrail.kafka.log_reader import state_topic_now
 from acktrail.kafka.state_source import StateTask
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_sink import WRITTEN, DataFileSink, written_records
+from acktrail.tables.exported.data_file_sink import WRITTEN, DataFileSink, written_records
 from acktrail.tables.exported.export_ranges import TableLogs
 from acktrail.tables.lease import WorkerLease
 from acktrail.times import new_run_id

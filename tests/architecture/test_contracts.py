@@ -147,11 +147,12 @@ def test_what_lies_in_the_jobs_runs_on_spark() -> None:
 
 
 def test_no_module_is_a_collection_of_odds_and_ends() -> None:
-    """Modules are nouns of the domain; files stay short enough to be read in one go."""
-    for source in SOURCES.values():
+    """Modules are nouns of the domain; files stay short enough to be read in one go: 400 lines, 310 of them code."""
+    for source in (SOURCES | FOLDERS).values():
         for file in source.rglob("*.py"):
             assert file.stem not in {"utils", "util", "helpers", "common", "misc", "base"}, file
-            assert _code_lines(file) <= 335, file
+            assert len(file.read_text("utf-8").splitlines()) <= 400, file
+            assert _code_lines(file) <= 310, file
 
 
 SOURCE_ROOTS: Final = ("connectors", "spark_jobs", "expectations", "dashboards", "simulation")

@@ -30,16 +30,8 @@ from acktrail.change.change_kind import load_plan, parse_plan, read_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import with_passed
 from acktrail.change.collection.facts import PartitionFacts, PartitionState, PassedFacts
-from acktrail.change.planning.change_plan import (
-    Notice,
-    RefusedParts,
-    Severity,
-    check_age,
-    forgotten,
-    hash_of,
-    plan_json,
-    refusal_error,
-)
+from acktrail.change.planning.change_plan import check_age, forgotten, hash_of, plan_json
+from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig

@@ -22,7 +22,7 @@ from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, Outc
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.coordinators import SendResult
-from acktrail.kafka.groups.group_requests import ChangeTarget, PartResponse, results_per_target
+from acktrail.kafka.groups.change_requests import ChangeTarget, PartResponse, results_per_target
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, ONE_RELEASE]
 

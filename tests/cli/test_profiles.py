@@ -20,7 +20,7 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
-from acktrail.view.listed_rows import FindingRow
+from acktrail.view.finding_rows import FindingRow
 
 HIDDEN = "hidden-w0rd"
 Written = Callable[[str], Path]

@@ -25,7 +25,7 @@ from acktrail.connect.config_def import (
     reference,
     text_of,
 )
-from acktrail.connect.runtime.connector_config import definition_of, installed
+from acktrail.connect.runtime.plugins import definition_of, installed
 from acktrail.errors import InvalidConfiguration
 
 PARSED = {

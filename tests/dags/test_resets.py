@@ -18,7 +18,7 @@ from acktrail.change import api
 from acktrail.change.audit import integrity
 from acktrail.change.change_kind import load_plan
 from acktrail.change.lifecycle import plan_status
-from acktrail.change.planning.change_plan import Notice, Severity
+from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import OutcomeUnknown, Unreachable

@@ -25,7 +25,8 @@ from servers.workload import Workload
 
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_standalone import HOST, AirflowApi, AirflowStandalone
+from acktrail.embedded.airflow_api import AirflowApi
+from acktrail.embedded.airflow_standalone import HOST, AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables

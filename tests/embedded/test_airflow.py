@@ -15,16 +15,8 @@ from embedded.processes import eventually, run_owner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.embedded.airflow_standalone import (
-    AirflowPorts,
-    AirflowRefused,
-    AirflowStandalone,
-    DagRunFailed,
-    DagWatch,
-    free_ports,
-    task_log,
-    write_settings,
-)
+from acktrail.embedded.airflow_api import AirflowRefused, DagRunFailed, DagWatch, task_log
+from acktrail.embedded.airflow_standalone import AirflowPorts, AirflowStandalone, free_ports, write_settings
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 

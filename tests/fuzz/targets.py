@@ -26,7 +26,8 @@ from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.format.wire.record_batch import HEADER_BYTES, Compression
 from acktrail.offline import log_segment as segment_module
 from acktrail.offline.copied_files import read_dump
-from acktrail.offline.log_segment import Fragment, IntactBatch, ReadReport, SegmentDamage, is_log, read_batches
+from acktrail.offline.log_batches import Fragment, IntactBatch, is_log, read_batches
+from acktrail.offline.log_segment import ReadReport, SegmentDamage
 from acktrail_simulation.messages.group_record_encoder import encode as encode_group_record
 
 __all__ = ["TARGETS", "as_input", "mended", "use_scratch"]

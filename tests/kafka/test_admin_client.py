@@ -37,7 +37,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done
 from acktrail.kafka.client.coordinators import SendResult
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.groups.group_requests import ChangeTarget, PartResponse, alter_request, results_per_target
+from acktrail.kafka.groups.change_requests import ChangeTarget, PartResponse, alter_request, results_per_target
 from acktrail.kafka.groups.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 
 CASES = SEED["alter_share_group_offsets"]["cases"]

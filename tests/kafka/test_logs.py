@@ -28,8 +28,8 @@ from acktrail.format.wire.raw_record import AddressedRecord, RawRecord, decode_r
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
-from acktrail.kafka.log_reader import PartitionReading, after_record
 from acktrail.kafka.logs import Batch, BatchKind, batches_in
+from acktrail.kafka.state_lookup import PartitionReading, after_record
 from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import topic_id_text

@@ -19,7 +19,7 @@ from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.dialects import KAFKA_4_2
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import Compression
-from acktrail.offline import log_segment
+from acktrail.offline import log_batches
 from acktrail.offline.log_segment import ReadReport, SegmentDamage, SegmentDamageStatus, read_segment
 
 FOLDER = "__share_group_state-3"
@@ -199,8 +199,8 @@ def test_a_file_full_of_headers_ends_soon(tmp_path: Path, monkeypatch: pytest.Mo
     header = bytearray(PARTS[2][:61])
     header[8:12] = struct.pack(">i", 20_000)
     reads: list[int] = []
-    known = log_segment.is_intact
-    monkeypatch.setattr(log_segment, "is_intact", lambda header, raw: reads.append(len(raw)) or known(header, raw))
+    known = log_batches.is_intact
+    monkeypatch.setattr(log_batches, "is_intact", lambda header, raw: reads.append(len(raw)) or known(header, raw))
 
     file = segment(tmp_path, *([bytes(header)] * 1_000))
     records, damage = read(file)

@@ -23,7 +23,8 @@ from acktrail.connect.runtime.task_thread import transformed
 from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition, all_dead
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, InputError, RowsRefused
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_connector import AnyTableSink, DeltaSinkConnector
+from acktrail.tables.exported.delta_connector import DeltaSinkConnector
+from acktrail.tables.sinks.any_table_sink import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, TableUpkeep, maintain, preview
 

@@ -34,7 +34,7 @@ from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_R
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
-from acktrail.tables.exported.export_ranges import ensure_whole
+from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.upkeep import file_rewrite
 from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, rewrite
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview

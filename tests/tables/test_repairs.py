@@ -27,8 +27,8 @@ from acktrail.export.export_run import known_names
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS, TABLES
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import LostOffsets, cut_range, end_positions, note_lost
 from acktrail.tables.exported.damage_report import contradictions, find_damage, present_records
-from acktrail.tables.exported.export_ranges import LostOffsets, cut_range, end_positions, note_lost
 from acktrail_jobs.commands.pipeline_commands import build_history, verify
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

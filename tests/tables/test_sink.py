@@ -24,11 +24,13 @@ from acktrail.errors import ConcurrentCommit, DamagedTables, ForeignCluster, Inp
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES, TOPICS
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported import delta_sink as sink_module
+from acktrail.tables.exported import export_ranges
+from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
-from acktrail.tables.exported.delta_sink import DeltaSink, departed, named
-from acktrail.tables.exported.export_ranges import copy_ranges, ensure_whole, ranges_text
+from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text
+from acktrail.tables.exported.topic_listing import departed, named
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 """A tombstone and a record of an unknown type."""
@@ -196,7 +198,7 @@ def test_crash_between_the_two_commits_is_repaired(tables: Tables, monkeypatch: 
 
     log = MemoryLog(pairs=PAIRS, end_offset=8)
     with monkeypatch.context() as crash:
-        crash.setattr(sink_module, "copy_ranges", crash_after_records)
+        crash.setattr(export_ranges, "copy_ranges", crash_after_records)
         with pytest.raises(Crash):
             export(tables, log)
     assert len(exported(tables)) == 8

@@ -19,7 +19,8 @@ from acktrail.kafka.state_source import state_rows
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES
-from acktrail.tables.exported.delta_sink import DataFileSink, DeltaSink, written_records
+from acktrail.tables.exported.data_file_sink import DataFileSink, written_records
+from acktrail.tables.exported.delta_sink import DeltaSink
 
 TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
 LOGS = 4

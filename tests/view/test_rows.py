@@ -20,22 +20,11 @@ from acktrail.tables import open_runs
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import OpenRuns
 from acktrail.view import queue_rows
-from acktrail.view.listed_rows import (
-    BATCHES_SHOWN,
-    BYTES_SHOWN,
-    FindingFilter,
-    FindingPage,
-    check_grid,
-    check_result,
-    export_rows,
-    finding_page,
-    gap_rows,
-    hex_lines,
-    newest_runs,
-    record_evidence,
-    topic_names,
-)
+from acktrail.view.check_rows import check_grid, check_result, newest_runs
+from acktrail.view.export_rows import export_rows, gap_rows
+from acktrail.view.finding_rows import FindingFilter, FindingPage, finding_page, topic_names
 from acktrail.view.queue_rows import ROWS_A_PAGE, bucket_for, newest_first, worst_first
+from acktrail.view.record_evidence import BATCHES_SHOWN, BYTES_SHOWN, hex_lines, record_evidence
 
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
 RUNS = OpenRuns("new", {"branch": "audit"})

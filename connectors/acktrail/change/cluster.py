@@ -10,7 +10,8 @@ from acktrail.config import KafkaConfig
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail.kafka.log_reader import StateLookup, StateTopic
+    from acktrail.kafka.log_reader import StateTopic
+    from acktrail.kafka.state_lookup import StateLookup
 
 
 class Cluster(ExitStack):
@@ -30,7 +31,7 @@ class Cluster(ExitStack):
 
     def state_lookup(self, topic: StateTopic) -> StateLookup:
         """The reader of this incarnation of the state topic."""
-        from acktrail.kafka.log_reader import StateLookup
+        from acktrail.kafka.state_lookup import StateLookup
 
         if topic.topic_id not in self._lookups:
             self._lookups[topic.topic_id] = StateLookup(topic)

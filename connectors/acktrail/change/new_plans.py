@@ -12,18 +12,11 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import FactsCollection, described_offsets, select_groups, take_snapshot
 from acktrail.change.collection.delivered_records import from_history, with_hidden, with_passed
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.execution.attempt import unanswered, unanswered_notices
+from acktrail.change.execution.other_requests import unanswered, unanswered_notices
 from acktrail.change.lifecycle.plan_status import account, undo_offsets, undoable
-from acktrail.change.planning.change_plan import Notice, PartitionPlan, with_hash
-from acktrail.change.planning.reset_plan import (
-    OWN_OFFSETS,
-    ResetPlan,
-    as_planned,
-    build_plan,
-    differences,
-    own_offsets,
-    with_notices,
-)
+from acktrail.change.planning import reset_plan
+from acktrail.change.planning.change_plan import PartitionPlan, with_hash
+from acktrail.change.planning.notices import Notice
 from acktrail.change.planning.reset_rules import PlanCheck, plan_checks
 from acktrail.change.request.offsets_csv import check_rows, offset_rows, with_named_groups
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind
@@ -40,7 +33,7 @@ def make_plan(
     created_by: str | None = None,
     given: TargetOffsets | None = None,
     notices: Sequence[Notice] = (),
-) -> ResetPlan:
+) -> reset_plan.ResetPlan:
     """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
     earlier plans), and for what branches know. A branch that has the offsets itself gives them (`given`), and
     `notices` about them. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is
@@ -49,25 +42,27 @@ def make_plan(
     targets = _targets(cluster, tables, request) if given is None else given
     snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
     snapshot = _counted(cluster, tables, request, snapshot)
-    plan = build_plan(
+    plan = reset_plan.build_plan(
         request,
         snapshot,
         plan_id=new_run_id(snapshot.taken_at_ms),
         created_by=created_by or account(),
     )
-    return with_hash(with_notices(plan, [*notices, *unanswered_now(tables, plan)]))
+    return with_hash(reset_plan.with_notices(plan, [*notices, *unanswered_now(tables, plan)]))
 
 
 def judged_again(
-    cluster: Cluster, tables: TablesConfig, plan: ResetPlan, now: Snapshot, rows: Sequence[PartitionPlan]
+    cluster: Cluster, tables: TablesConfig, plan: reset_plan.ResetPlan, now: Snapshot, rows: Sequence[PartitionPlan]
 ) -> tuple[Notice, ...]:
     """Refusals where `plan`, made again from what is there now, is another for `rows`."""
     request = plan.request
-    if request.strategy.kind in OWN_OFFSETS:
-        given: TargetOffsets = own_offsets(plan)
+    if request.strategy.kind in reset_plan.OWN_OFFSETS:
+        given: TargetOffsets = reset_plan.own_offsets(plan)
     else:
         given = _targets(cluster, tables, request, but=plan.plan_id, groups=plan.group_ids) or {}
-    return differences(plan, rows, _counted(cluster, tables, request, as_planned(plan, now, given)))
+    return reset_plan.differences(
+        plan, rows, _counted(cluster, tables, request, reset_plan.as_planned(plan, now, given))
+    )
 
 
 def _counted(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
@@ -77,7 +72,7 @@ def _counted(cluster: Cluster, tables: TablesConfig | None, request: ResetReques
     return with_passed(cluster, tables, request, with_hidden(cluster.admin, request, snapshot))
 
 
-def unanswered_now(tables: TablesConfig | None, plan: ResetPlan) -> list[Notice]:
+def unanswered_now(tables: TablesConfig | None, plan: reset_plan.ResetPlan) -> list[Notice]:
     """The notices about other plans' requests for the share partitions of `plan` that may still arrive."""
     if tables is None or not plan.group_ids:
         return []

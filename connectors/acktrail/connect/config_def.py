@@ -7,7 +7,6 @@ documentation and the help of the command line. The rules of parsing and the tex
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,14 +14,12 @@ from enum import StrEnum
 from importlib.resources import files
 from typing import Any, Final
 
-from acktrail.errors import ConfigurationError, InvalidConfiguration
+from acktrail.errors import ConfigurationError, InvalidConfiguration, near_names
 from acktrail.package_data import PackageData
 from acktrail.secrets import is_secret_name
 
 HIDDEN: Final = "[hidden]"
 """What is shown of a password, as by Kafka."""
-
-
 Texts = Mapping[str, Any]
 """A configuration as a person writes it: texts by key."""
 _INTEGER: Final = re.compile(r"[+-]?\d+")
@@ -280,7 +277,7 @@ class ConfigDef:
     def _other(self, name: str, value: Any) -> ConfigValue:
         if name.startswith(tuple(self.open_prefixes)):
             return ConfigValue(name=name, value=value)
-        near = difflib.get_close_matches(name, self.keys, n=1)
+        near = near_names(name, self.keys, most=1)
         more = f' Did you mean "{near[0]}"?' if near else ""
         return ConfigValue(name=name, value=value, errors=(f'Unknown configuration "{name}".{more}',))
 

@@ -16,17 +16,10 @@ from typing import Final, TypedDict, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail import errors
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary, summary_of
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
-from acktrail.errors import (
-    ConcurrentCommit,
-    ConfigurationError,
-    LogChanged,
-    NotAllAnswered,
-    OutcomeUnknown,
-    RetryableError,
-)
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.offsets_connector import observe as observe_brokers
@@ -46,7 +39,7 @@ _LOOK_UP_S: Final = 0.1
 _REASONS_KEPT: Final = 20
 _GAPS_KEPT: Final = 1_000
 Written = tuple[Sequence[SourceBatch], pa.Table]
-"""Batches without rows, and the data files that have them (``acktrail.tables.exported.delta_sink``)."""
+"""Batches without rows, and the data files that have them (``acktrail.tables.exported.data_file_sink``)."""
 _MEMORY: Final = "replay_memory"
 _NAMES: Final = ("group_id", "topic_id")
 _PLACE: Final = ("state_partition", "next_offset")
@@ -223,7 +216,7 @@ class ExportRun:
         summary = self.summary()
         if summary.unanswered:
             hint = "the state records are exported; run again when the brokers answer"
-            raise NotAllAnswered("; ".join(summary.unanswered), summary=summary, hint=hint)
+            raise errors.NotAllAnswered("; ".join(summary.unanswered), summary=summary, hint=hint)
         return summary
 
     def _resuming(self, work: Callable[[], None]) -> None:
@@ -231,7 +224,7 @@ class ExportRun:
         for left in range(_RESUMPTIONS, -1, -1):
             try:
                 work()
-            except (ConcurrentCommit, LogChanged, OutcomeUnknown):
+            except (errors.ConcurrentCommit, errors.LogChanged, errors.OutcomeUnknown):
                 self._renew_sink()
                 if not left or self._stop.is_set():
                     raise
@@ -259,7 +252,7 @@ class ExportRun:
         """Commit the brokers' responses, and remember the missing ones."""
         try:
             batch = sampled.result()
-        except RetryableError as error:
+        except errors.RetryableError as error:
             self._unanswered.append(f"not observed {phase} the export: {error.message}")
             return
         silent = unanswered_groups(batch)
@@ -340,7 +333,7 @@ def _named_rows(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBat
     positions: dict[int, int] = {}
     try:
         memory = tables.read(_MEMORY, columns=[*_NAMES, *_PLACE, "snapshot_epoch", "records_table"])
-    except ConfigurationError:
+    except errors.ConfigurationError:
         memory = TABLES[_MEMORY].empty_table()  # the next reconciliation builds it again
     places = memory.filter(pc.equal(memory["records_table"], records.table_id))
     if places.num_rows:

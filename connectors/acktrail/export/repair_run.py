@@ -25,6 +25,7 @@ from acktrail.kafka.state_source import StateTask
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import LostOffsets, end_positions, note_lost
 from acktrail.tables.exported.damage_report import (
     DamageReport,
     RepairAction,
@@ -32,16 +33,7 @@ from acktrail.tables.exported.damage_report import (
     missing_records,
     present_records,
 )
-from acktrail.tables.exported.export_ranges import (
-    EMPTY_COMMIT,
-    LostOffsets,
-    StoredRecords,
-    TableLogs,
-    copy_ranges,
-    end_positions,
-    newest_shifts,
-    note_lost,
-)
+from acktrail.tables.exported.export_ranges import EMPTY_COMMIT, StoredRecords, TableLogs, copy_ranges, newest_shifts
 from acktrail.tables.exported.record_files import RECORDS
 
 _POLL_S: Final = 5.0

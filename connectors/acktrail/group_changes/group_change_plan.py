@@ -3,7 +3,6 @@ it is now."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -21,20 +20,13 @@ from acktrail.change.collection.facts import (
 )
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.new_plans import make_plan
-from acktrail.change.planning.change_plan import (
-    ChangePlan,
-    Found,
-    Notice,
-    PartitionPlan,
-    Severity,
-    by_severity,
-    with_hash,
-)
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan, with_hash
 from acktrail.change.planning.impact import CountUnit, impact_of
+from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
 from acktrail.change.planning.reset_rules import refusals_of_group
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, near_names
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms
@@ -116,7 +108,7 @@ def config_notices(group_id: str, wanted: Iterable[str], known: Iterable[str]) -
     share = [name for name in known if not name.startswith(("consumer.", "streams."))]
     for name in wanted:
         if name not in share:
-            near = difflib.get_close_matches(name, share)
+            near = near_names(name, share)
             hint = f"; did you mean {', '.join(near)}?" if near else f"; there are {', '.join(sorted(share))}"
             text = f"there is no configuration {name!r} of share groups in this release{hint}"
             yield Notice(Severity.REFUSAL, "unknown_config", text, group_id=group_id)

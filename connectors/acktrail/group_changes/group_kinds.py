@@ -11,15 +11,11 @@ from typing import Any, Final
 from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled, kind_of
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import read_states
-from acktrail.change.collection.facts import (
-    StateFacts,
-)
+from acktrail.change.collection.facts import StateFacts
 from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
-from acktrail.change.planning.change_plan import (
-    PartitionPlan,
-    refusal_error,
-)
+from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.notices import refusal_error
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale

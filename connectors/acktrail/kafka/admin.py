@@ -16,7 +16,6 @@ fails. The changes are sent once: see `GroupWriter`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -26,6 +25,7 @@ from kafka.protocol.admin.groups import ListGroupsRequest
 
 from acktrail.backoff import Backoff
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName, WrongType, WrongValue
+from acktrail.kafka import describe_configs
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import (
     ASK_AGAIN,
@@ -59,18 +59,10 @@ from acktrail.kafka.descriptions import (
     time_of,
 )
 from acktrail.kafka.groups import group_requests
-from acktrail.kafka.groups.group_requests import GroupWriter
-from acktrail.kafka.logs import (
-    HIGH_WATERMARK,
-    LAST_STABLE,
-    START,
-    Query,
-    first_error,
-    query_leaders,
-)
+from acktrail.kafka.groups.change_requests import GroupWriter
+from acktrail.kafka.logs import HIGH_WATERMARK, LAST_STABLE, START, Query, first_error, query_leaders
 from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes, topic_id_text
 
-_NEAREST: Final = 3
 _SHARE: Final = "share"
 _GROUP_TYPES: Final = (_SHARE, "consumer", "classic", "streams")
 _IDS_AT_ONCE: Final = 1_000
@@ -148,7 +140,7 @@ class ShareGroupAdmin(GroupWriter):
         if group_id in types and types[group_id] != _SHARE:
             return NotAShareGroup(group_id, types[group_id])
         known = [name for name, group_type in types.items() if group_type == _SHARE]
-        return UnknownName("share group", group_id, nearest=difflib.get_close_matches(group_id, known, n=_NEAREST))
+        return UnknownName("share group", group_id, known=known)
 
     def describe_group_offsets(
         self, group_ids: Iterable[str], *, tolerates_silence: bool = False
@@ -231,9 +223,7 @@ class ShareGroupAdmin(GroupWriter):
         found = self.topics(names)
         for topic in found:
             if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-                known = [other.name for other in self.topics()]
-                near = difflib.get_close_matches(topic.name, known, n=_NEAREST)
-                raise UnknownName("topic", topic.name, nearest=near)
+                raise UnknownName("topic", topic.name, known=[other.name for other in self.topics()])
             if topic.error_code != NONE:
                 raise error_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
         return found
@@ -297,9 +287,9 @@ class ShareGroupAdmin(GroupWriter):
         wanted = texts_of("group id", group_ids)
         found: dict[str, GroupConfigs] = {}
         for at in range(0, len(wanted), _GROUPS_AT_ONCE):
-            request = group_requests.configs_request(wanted[at : at + _GROUPS_AT_ONCE])
+            request = describe_configs.configs_request(wanted[at : at + _GROUPS_AT_ONCE])
             reply = self._client.send(request, silences=1)
-            found |= {result.resource_name: group_requests.configs(result) for result in reply.results}
+            found |= {result.resource_name: describe_configs.configs(result) for result in reply.results}
         return tuple(found[group_id] for group_id in wanted)
 
     def rights(self, group_ids: Iterable[str], topics: Iterable[str] = ()) -> Rights:

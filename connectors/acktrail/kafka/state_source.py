@@ -14,18 +14,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import (
-    LOG_REPLACED,
-    PRUNED,
-    PRUNED_BEFORE_FIRST_EXPORT,
-    LogEnds,
-    LogSpan,
-    Position,
-    SourceBatch,
-    SourcePartition,
-    StoredLog,
-    state_source_partition,
-)
+from acktrail.connect import source_batches
 from acktrail.errors import InputError
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
@@ -60,7 +49,7 @@ class Resumption:
 
     partition: int
     position: int
-    stored: StoredLog
+    stored: source_batches.StoredLog
     now: LogOffsets
 
     @property
@@ -176,14 +165,14 @@ class StateTask(LogTask):
             place.shift, place.leader_epoch = opening.offset_shift, opening.leader_epoch
             if number in resumed:  # it was compared: the leader's epoch is stored even when nothing is read
                 before = place.next_offset - 1
-                gap = (before, before, LOG_REPLACED) if opening.is_break else None
+                gap = (before, before, source_batches.LOG_REPLACED) if opening.is_break else None
                 self.give(_batch(topic, place, _NO_RECORDS, place.next_offset, gap))
 
     def pass_to(self, place: LogPlace, log_start: int) -> None:
         """A gap."""
         assert self._topic is not None
         is_first = place.next_offset == 0 and self.position(place.source_partition) is None
-        reason = PRUNED_BEFORE_FIRST_EXPORT if is_first else PRUNED
+        reason = source_batches.PRUNED_BEFORE_FIRST_EXPORT if is_first else source_batches.PRUNED
         place.log_end = max(place.log_end, log_start)
         gap = (place.next_offset, log_start - 1, reason)
         self.give(_batch(self._topic, place, _NO_RECORDS, log_start, gap))
@@ -207,7 +196,7 @@ def state_rows(raw: pa.Table, cluster_id: str, run_id: str) -> pa.Table:
 
 def _batch(
     topic: StateTopic, place: LogPlace, records: pa.Table, position: int, gap: tuple[int, int, str] | None = None
-) -> SourceBatch:
+) -> source_batches.SourceBatch:
     """The batch after which Kafka's log is read from `position`. `gap`: offsets, both ends inclusive, that cannot be
     read, and the reason."""
     shift = place.shift
@@ -216,7 +205,7 @@ def _batch(
         offsets = pc.add(records.column(index), pa.scalar(shift, pa.int64()))
         records = records.set_column(index, records.schema.field(index), offsets)
     quarantined = pc.sum(pc.not_equal(records.column("decode_status"), _DECODED)).as_py()
-    span = LogSpan(
+    span = source_batches.LogSpan(
         topic_id=topic.topic_id,
         partition=place.partition,
         first_offset=_offset(records, 0) if records.num_rows else None,
@@ -232,7 +221,9 @@ def _batch(
         leader_epoch=place.leader_epoch,
     )
     rows = {"state_records": records}
-    return SourceBatch(source_partition=place.source_partition, rows=rows, position=position + shift, span=span)
+    return source_batches.SourceBatch(
+        source_partition=place.source_partition, rows=rows, position=position + shift, span=span
+    )
 
 
 def _offset(records: pa.Table, row: int) -> int:
@@ -247,19 +238,21 @@ class ShareGroupStateSource(LogSource):
     topic = STATE_TOPIC
     reader = StateTask
 
-    def ends(self) -> Mapping[SourcePartition, LogEnds]:
+    def ends(self) -> Mapping[source_batches.SourcePartition, source_batches.LogEnds]:
         """The logs' starts and high watermarks, and the epochs of their leaders."""
         with ShareGroupAdmin(self._kafka) as admin:
             topic = StateTopic(admin)
             logs = topic.log_offsets() if topic.is_present else {}
             return {
-                state_source_partition(topic.cluster_id, topic.topic_id, number): LogEnds(
+                source_batches.state_source_partition(topic.cluster_id, topic.topic_id, number): source_batches.LogEnds(
                     log.log_start_offset or 0, log.high_watermark or 0, log.leader_epoch
                 )
                 for number, log in logs.items()
             }
 
-    def check_position(self, source_partition: SourcePartition, position: Position) -> None:
+    def check_position(
+        self, source_partition: source_batches.SourcePartition, position: source_batches.Position
+    ) -> None:
         """A position lies at or before the end of the log as it is now: a log that ends before it is another one."""
         super().check_position(source_partition, position)
         assert isinstance(position, int)

@@ -13,7 +13,6 @@ import binascii
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from acktrail.branches import loaded
-from acktrail.errors import AcktrailError, InputError, MalformedFile, UnknownName
+from acktrail.errors import AcktrailError, InputError, MalformedFile, UnknownName, near_names
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import RELEASED, Dialect, detect_layout
 from acktrail.format.wire.raw_record import RawRecord
@@ -115,7 +114,7 @@ def dialect_named(name: str) -> Dialect[Any]:
         for own in loaded("dialects"):
             known |= own
     if name not in known:
-        raise UnknownName("dialect", name, nearest=get_close_matches(name, known) or tuple(known))
+        raise UnknownName("dialect", name, nearest=near_names(name, known) or tuple(known))
     return known[name]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
@@ -103,8 +102,7 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
     columns, own = ["cluster_id", "phase", "observed_at"], pc.field("run_id") == run_id
     sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in SAMPLED)
     if not sampled.num_rows:
-        known = sorted(_sampled_runs(tables))
-        raise UnknownName("observation", run_id, nearest=get_close_matches(run_id, known, n=3))
+        raise UnknownName("observation", run_id, known=sorted(_sampled_runs(tables)))
     after = sampled.filter(pc.equal(sampled["phase"], "after"))
     if not after.num_rows:
         raise InputError(

@@ -23,8 +23,9 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import SAMPLED, newest_reconciliation, open_runs
 from acktrail.times import utc_text
 from acktrail.view import queue_rows
-from acktrail.view.listed_rows import FindingRow, instant_of, open_findings
+from acktrail.view.finding_rows import FindingRow, open_findings
 from acktrail.view.queue_rows import read
+from acktrail.view.record_evidence import instant_of
 from acktrail.view.wording import SEVERITIES, ago, tally
 
 _STALE: Final = dt.timedelta(hours=1)

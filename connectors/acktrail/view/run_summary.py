@@ -24,16 +24,7 @@ from acktrail.plain_tables import KnownSum, printable
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import newest_reconciliation
 from acktrail.times import utc_text
-from acktrail.view import listed_rows, wording
-from acktrail.view.partition_rows import (
-    ArchivedRow,
-    Figure,
-    GroupRow,
-    PartitionRow,
-    archived_rows,
-    group_rows,
-    partition_rows,
-)
+from acktrail.view import check_rows, export_rows, finding_rows, partition_rows, wording
 
 SCHEMA: Final = "acktrail-report/1"
 """Names the form of the JSON; ``docs/report-schema.json`` describes it."""
@@ -94,17 +85,17 @@ class Summary:
 
     head: RunHead
     totals: RunTotals
-    partitions: tuple[PartitionRow, ...]
-    groups: tuple[GroupRow, ...]
-    archived: tuple[ArchivedRow, ...]
-    findings: tuple[listed_rows.FindingRow, ...]
+    partitions: tuple[partition_rows.PartitionRow, ...]
+    groups: tuple[partition_rows.GroupRow, ...]
+    archived: tuple[partition_rows.ArchivedRow, ...]
+    findings: tuple[finding_rows.FindingRow, ...]
     findings_seen_later: int
     """Findings that were there before this run ended and that a later run saw again: its rows, not this run's."""
     branches: Mapping[str, Mapping[str, Any]]
     """What branches have of the run, by the names of their sections."""
-    expectations: tuple[listed_rows.CheckResult, ...]
-    exports: tuple[listed_rows.ExportRow, ...]
-    gaps: tuple[listed_rows.GapRow, ...]
+    expectations: tuple[check_rows.CheckResult, ...]
+    exports: tuple[export_rows.ExportRow, ...]
+    gaps: tuple[export_rows.GapRow, ...]
 
 
 def summarize(tables: RunTables, run_id: str) -> Summary:
@@ -113,15 +104,15 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     A run without any row gives a summary without rows: whether the run exists is the caller's question.
     """
     own = rows_of_run(tables, run_id)
-    partitions = partition_rows(own.share_partition_states, own.reconciliations, own.queue_statuses)
-    names = listed_rows.topic_names(own.topics)
+    partitions = partition_rows.partition_rows(own.share_partition_states, own.reconciliations, own.queue_statuses)
+    names = finding_rows.topic_names(own.topics)
     findings = sorted(
-        (listed_rows.finding_row(row, names) for row in own.findings.to_pylist()),
+        (finding_rows.finding_row(row, names) for row in own.findings.to_pylist()),
         key=lambda row: (wording.severity_rank(row.severity), row.rule, row.subject),
     )
-    groups = group_rows(own.group_observations, partitions)
-    gaps = tuple(gap for gap in listed_rows.gap_rows(own.export_ranges) if gap.tone != "info")
-    expectations, exports = listed_rows.newest_results(own.quality_results), listed_rows.export_rows(own.export_ranges)
+    groups = partition_rows.group_rows(own.group_observations, partitions)
+    gaps = tuple(gap for gap in export_rows.gap_rows(own.export_ranges) if gap.tone != "info")
+    expectations, exports = check_rows.newest_results(own.quality_results), export_rows.export_rows(own.export_ranges)
     # A commit has one instant, and a row for each state partition in it.
     commits = own.export_ranges.group_by(["run_id", "exported_at"], use_threads=False).aggregate([]).num_rows
     totals = RunTotals(
@@ -146,7 +137,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         totals=totals,
         partitions=partitions,
         groups=groups,
-        archived=archived_rows(own.share_partition_states, own.archived),
+        archived=partition_rows.archived_rows(own.share_partition_states, own.archived),
         findings=tuple(findings),
         findings_seen_later=_seen_later(tables, own, run_id),
         branches=own.branches,
@@ -299,7 +290,7 @@ def unknowns(summary: Summary) -> tuple[str, ...]:
     return (*map(printable, found), _FIRST_DELIVERIES, _LAZY_START)
 
 
-def _by_reason(what: str, figures: Iterable[Figure]) -> list[str]:
+def _by_reason(what: str, figures: Iterable[partition_rows.Figure]) -> list[str]:
     reasons = Counter(figure.reason or "not reported" for figure in figures if figure.value is None)
     return [
         f"The {what} of {wording.counted(n, 'share partition')}: {reason}." for reason, n in sorted(reasons.items())

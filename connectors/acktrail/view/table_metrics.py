@@ -32,7 +32,7 @@ from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
 from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import cluster_health, greatest
-from acktrail.view.listed_rows import GAP_REASONS
+from acktrail.view.export_rows import GAP_REASONS
 from acktrail.view.queue_rows import OUTCOMES, run_totals, statuses_of
 from acktrail.view.wording import RESULTS, SEVERITIES, STATUSES
 

@@ -28,7 +28,7 @@ from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.changes import ConfigsChange, raise_unless_done
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import error_for
-from acktrail.kafka.groups.group_requests import broker_config
+from acktrail.kafka.describe_configs import broker_config
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance

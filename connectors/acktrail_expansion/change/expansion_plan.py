@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.collection.collect import cluster_facts
 from acktrail.change.collection.facts import StateFacts
-from acktrail.change.planning.change_plan import (
-    ChangePlan,
-    Found,
-    Notice,
-    Severity,
-    by_severity,
-    refusal_error,
-    with_hash,
-)
+from acktrail.change.planning.change_plan import ChangePlan, with_hash
+from acktrail.change.planning.notices import Found, Notice, Severity, by_severity, refusal_error
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms
@@ -172,7 +165,7 @@ def make_plan(
         ChangeRefused: a rule forbids the expansion. NotAuthorized: DESCRIBE or ALTER is missing.
         Unreachable, RetryableError: brokers do not answer.
     """
-    from acktrail.kafka.groups.group_requests import compacted_topics
+    from acktrail.kafka.describe_configs import compacted_topics
 
     mapping, settle = key_mappings().of(topic), settle_time()
     at_ms, (described,) = now_ms(), admin.known_topics([topic])

@@ -37,8 +37,8 @@ from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, TABLES, schema
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
+from acktrail.kafka.describe_configs import compacted_topics
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.groups.group_requests import compacted_topics
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
@@ -59,8 +59,6 @@ _AT_LEAST: Final = 100_000
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _READ: Final = "READ"
 _Row = dict[str, Any]
-
-
 ANY_PARTITION: Final = -1
 """In place of a hash: the producer may choose each partition."""
 _M: Final = np.uint32(0x5BD1E995)

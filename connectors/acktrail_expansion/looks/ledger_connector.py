@@ -22,8 +22,9 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_text
+from acktrail.kafka.describe_configs import compacted_topics
 from acktrail.kafka.descriptions import CommittedOffset, CommittedOffsets, GroupOffsets, ShareOffset, TopicPartition
-from acktrail.kafka.groups.group_requests import compacted_topics, known_topic_id
+from acktrail.kafka.groups.group_requests import known_topic_id
 from acktrail.kafka.logs import HIGH_WATERMARK, START, first_error, query_leaders
 from acktrail.kafka.source_connectors import KAFKA_KEYS, ScheduledSource, ScheduledTask
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of

@@ -18,7 +18,7 @@ from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import write_branch_findings
 from acktrail.times import utc_text
-from acktrail.view.listed_rows import FindingRow, open_findings
+from acktrail.view.finding_rows import FindingRow, open_findings
 from acktrail.view.run_messages import WELL, Known, Notification
 from acktrail.view.wording import counted
 from acktrail_expansion.branch import EXPANSION

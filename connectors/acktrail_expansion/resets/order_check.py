@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from acktrail.change.collection.facts import PartitionFacts, Snapshot, TopicFacts
-from acktrail.change.planning.change_plan import Notice, Severity
+from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.reset_rules import PlannedRow
 from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig

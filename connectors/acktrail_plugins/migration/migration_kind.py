@@ -13,8 +13,9 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset, sum_known
 from acktrail.change.execution.reset_kind import ResetChange
 from acktrail.change.new_plans import make_plan
-from acktrail.change.planning.change_plan import Found, Notice, PartitionPlan, RefusedParts, Severity, with_hash
+from acktrail.change.planning.change_plan import PartitionPlan, with_hash
 from acktrail.change.planning.impact import Clamp
+from acktrail.change.planning.notices import Found, Notice, RefusedParts, Severity
 from acktrail.change.planning.reset_plan import ResetPlan, with_notices
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, Strategy, StrategyKind, parse_request
 from acktrail.config import TablesConfig
@@ -29,12 +30,7 @@ from acktrail_plugins.migration.mirror_evidence import (
     check_source,
     find_translations,
 )
-from acktrail_plugins.migration.source_states import (
-    CarriedState,
-    SourcePartition,
-    SourceStates,
-    read_source,
-)
+from acktrail_plugins.migration.source_states import CarriedState, SourcePartition, SourceStates, read_source
 
 Carried = dict[str, dict[tuple[str, int], tuple[TargetOffset, CarriedState]]]
 """By group, then topic and partition of the target: where it is to start, and what the source had."""

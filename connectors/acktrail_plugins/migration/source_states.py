@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.collection.delivered_records import replayed_start, topics_by_id
 from acktrail.change.collection.facts import sum_known
-from acktrail.change.planning.change_plan import Notice, Severity
+from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.request.reset_request import ResetRequest, groups_among, is_in
 from acktrail.config import TablesConfig
-from acktrail.errors import ChangeRefused, ConfigurationError
+from acktrail.errors import ChangeRefused, ConfigurationError, near_names
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
 from acktrail.times import instant_text, utc_text
 
@@ -149,7 +148,7 @@ def _selected(request: ResetRequest, known: Collection[str], at: str | None) -> 
         raise ChangeRefused("no_such_group", f"no share group in the tables matches {unmatched[0]!r}{when}")
     wanted = frozenset(groups)
     for group in sorted(wanted.difference(known)):
-        near = get_close_matches(group, known, n=3)
+        near = near_names(group, known)
         hint = f"did you mean {', '.join(map(repr, near))}?" if near else "acktrail record state lists all"
         raise ChangeRefused("no_such_group", f"the tables have no share group {group!r}{when}", hint=hint)
     return wanted

@@ -36,7 +36,7 @@ from acktrail.tables.open_runs import OpenRuns
 from acktrail.tables.open_runs import open_runs as newest_runs
 from acktrail.times import duration_ms
 from acktrail.view import queue_rows
-from acktrail.view.listed_rows import topic_names
+from acktrail.view.finding_rows import topic_names
 
 AnswerT = TypeVar("AnswerT")
 _ANSWERS: Final = 128

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -261,7 +260,7 @@ def _refuse_unknown_group(tables: Tables, group: str) -> None:
         known.update(pc.drop_null(pc.unique(batch.column(0))).to_pylist())
         if group in known:
             return
-    raise UnknownName("share group", group, nearest=get_close_matches(group, known, n=3))
+    raise UnknownName("share group", group, known=known)
 
 
 def _notes(moment: TopicAtTime) -> list[str]:

@@ -35,15 +35,7 @@ from acktrail.executors import Executors, InProcess, JobStep, OpenExecutors, Res
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.record_columns import RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
-from acktrail.reconcile.past.history_tables import (
-    CHANGES,
-    FULL_ROWS,
-    HISTORY_ROWS,
-    HistoryTables,
-    change_positions,
-    history_rows,
-    in_lookup_order,
-)
+from acktrail.reconcile.past import history_tables
 from acktrail.reconcile.past.saved_states import HISTORY, SavedStates, all_used, files_to_read, source_of, with_cluster
 from acktrail.reconcile.record_changes import record_changes
 from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
@@ -51,7 +43,7 @@ from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.export_ranges import ensure_whole
+from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles, bounds_of, later_records
 
 RECORDS_OF_A_STEP: Final = 2_000_000
@@ -120,7 +112,7 @@ class _Run:
 
     def __init__(self, stored: Tables, records: TableSnapshot, cluster_id: str) -> None:
         self._stored, self._cluster_id = stored, cluster_id
-        self._history = HistoryTables(stored, cluster_id)
+        self._history = history_tables.HistoryTables(stored, cluster_id)
         files = RecordFiles(stored, records)
         self._newest, source = all_used(files), source_of(records, HISTORY)
         saved = self._history.saved()
@@ -132,7 +124,7 @@ class _Run:
         self._saved = replace(saved, source=source)
         self.planned = planned_steps(stored, files.oldest_first(new.paths), self._saved.positions)
         numbers = {number for step in self.planned for number in step.ends}
-        self._report_from = change_positions(stored, numbers)
+        self._report_from = history_tables.change_positions(stored, numbers)
         self.state_partitions = len(numbers)
         self.records = self.changes = self.steps = 0
 
@@ -145,7 +137,7 @@ class _Run:
         """Apply the records of a step: executors turn them into changes, then two commits follow."""
         step = self.planned.pop(0)
         found = self._applied(executors, step)
-        own = found["files"].filter(pc.equal(found["files"]["table"], CHANGES))
+        own = found["files"].filter(pc.equal(found["files"]["table"], history_tables.CHANGES))
         self._history.add(found["changes"], own, self._report_from, step.ends)
         self._report_from |= {number: max(end, self._report_from[number]) for number, end in step.ends.items()}
         self._save(found, step)
@@ -209,12 +201,12 @@ def apply_share(
     with what the records of the step make of them."""
     tables = Tables(config)
     held, ends = saved.rows(tables, numbers), new.begins
-    changes = [HISTORY_ROWS.empty_table()]
+    changes = [history_tables.HISTORY_ROWS.empty_table()]
     for records in new.pieces(tables, numbers):
         made, held, reached = apply_records(records, held, ends, new.report_from, partial(commit_spans, tables))
         ends = {**ends, **reached}
-        changes.append(history_rows(made, cluster_id))
-        if sum(rows.num_rows for rows in changes) >= FULL_ROWS:
+        changes.append(history_tables.history_rows(made, cluster_id))
+        if sum(rows.num_rows for rows in changes) >= history_tables.FULL_ROWS:
             yield "files", _history_file(tables, changes)
             del changes[1:]
     if sum(rows.num_rows for rows in changes) < _ROWS_OF_A_FILE:
@@ -227,8 +219,8 @@ def apply_share(
 
 
 def _history_file(tables: Tables, changes: Sequence[pa.Table]) -> pa.Table:
-    rows = in_lookup_order(pa.concat_tables(changes))
-    return written_file(tables.place(CHANGES), rows.drop_columns(["chunk"]))
+    rows = history_tables.in_lookup_order(pa.concat_tables(changes))
+    return written_file(tables.place(history_tables.CHANGES), rows.drop_columns(["chunk"]))
 
 
 def apply_records(

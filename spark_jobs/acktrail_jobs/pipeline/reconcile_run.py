@@ -60,7 +60,7 @@ from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail.tables.exported.export_ranges import ensure_whole
+from acktrail.tables.exported.continuity import ensure_whole
 
 REPLAY_RECORDS: Final = JobStep(
     name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}

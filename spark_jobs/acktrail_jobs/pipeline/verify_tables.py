@@ -32,8 +32,9 @@ from acktrail.reconcile.past.saved_states import REPLAY, SavedStates, read_saved
 from acktrail.reconcile.replay_resume import ReplayStart, TopicAtTime, run_replay, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import CONTRADICTIONS, contradictions
-from acktrail.tables.exported.export_ranges import RANGES_TABLE, ensure_whole
+from acktrail.tables.exported.export_ranges import RANGES_TABLE
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.upkeep.retention import recorded_ends
 from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, apply_records, commit_spans, records_between

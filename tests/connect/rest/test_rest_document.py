@@ -22,7 +22,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.source_batches import SKIPPED_BY_REQUEST
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.export_ranges import ensure_whole
+from acktrail.tables.exported.continuity import ensure_whole
 
 pytestmark = pytest.mark.broker
 

@@ -21,7 +21,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
 from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
-from acktrail.view.listed_rows import open_findings
+from acktrail.view.finding_rows import open_findings
 from acktrail.view.run_messages import Notification, send_changes
 from acktrail.view.table_metrics import metrics_text
 from acktrail_expansion.law.order import FenceGap, OrderVerdict

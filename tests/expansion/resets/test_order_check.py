@@ -18,7 +18,8 @@ from samples.golden_vectors import SEED
 
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import PartitionFacts, Snapshot, TargetOffset
-from acktrail.change.planning.change_plan import Severity, plan_json
+from acktrail.change.planning.change_plan import plan_json
+from acktrail.change.planning.notices import Severity
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail_expansion.law.order import KeyMapping

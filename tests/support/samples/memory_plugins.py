@@ -14,8 +14,8 @@ from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTas
 
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext, SourceConnector, SourceTaskContext
-from acktrail.connect.runtime import connector_config
-from acktrail.connect.runtime.connector_config import PluginKind
+from acktrail.connect.runtime import plugins
+from acktrail.connect.runtime.plugins import PluginKind
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import InputError
 
@@ -130,7 +130,7 @@ def memory_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryWorld]:
     """Within the block, MemorySource and MemorySink are installed, and there is one world for them."""
     world = MemoryWorld()
     world.answers.set()
-    before = connector_config._installed
+    before = plugins._installed
     extra = {
         PluginKind.SOURCE: EntryPoint("MemorySource", f"{__name__}:MemorySource", "acktrail.connect.sources"),
         PluginKind.SINK: EntryPoint("MemorySink", f"{__name__}:MemorySinkConnector", "acktrail.connect.sinks"),
@@ -140,7 +140,7 @@ def memory_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryWorld]:
         own = {extra[kind].name: extra[kind]} if kind in extra else {}
         return {**before(kind), **own}
 
-    monkeypatch.setattr(connector_config, "_installed", installed)
+    monkeypatch.setattr(plugins, "_installed", installed)
     WORLD.append(world)
     try:
         yield world

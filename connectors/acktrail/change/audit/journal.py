@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import difflib
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from acktrail import errors
 from acktrail.change.audit.audit_chain import (
     AUDIT,
     EXECUTIONS,
@@ -29,14 +29,6 @@ from acktrail.change.audit.audit_chain import (
 from acktrail.change.lifecycle.plan_life import ChangeStatus, GroupStatus, blocking, standings
 from acktrail.change.planning.change_plan import ChangePlan, plan_row
 from acktrail.config import TablesConfig
-from acktrail.errors import (
-    AcktrailError,
-    ChangeInProgress,
-    ConcurrentCommit,
-    ConfigurationError,
-    PlanStale,
-    UnknownName,
-)
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -115,14 +107,14 @@ class Journal:
             values, numbers = [row.to_row() for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
             try:
                 self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
-            except ConcurrentCommit:
+            except errors.ConcurrentCommit:
                 continue
             self._newest = rows[-1]
             if rows[-1].event in _ENDS:
                 self._compact(AUDIT)
             self._unnoted = []
             return
-        raise ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
+        raise errors.ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
 
     def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
         """The rows of the audit from sequence `first` on whose columns have these values, in order."""
@@ -149,11 +141,11 @@ class Journal:
                     hint = f"settle it first: acktrail change verify {held.plan_id}"
                     if held.lease is not None and held.at(now_ms).standing is ChangeStatus.RUNNING:
                         hint = held.lease.text(now_ms)
-                    raise ChangeInProgress(held.group_id, plan_id=held.plan_id, hint=hint)
+                    raise errors.ChangeInProgress(held.group_id, plan_id=held.plan_id, hint=hint)
 
         try:
             self.note(entries, check=check_groups)
-        except ChangeInProgress as error:
+        except errors.ChangeInProgress as error:
             groups = [entry.group_id for entry in entries]
             detail = {"groups": groups, "kept_by": error.plan_id, "group": error.group_id, "hint": error.hint}
             about = replace(entries[0], event=Event.LEASE_REFUSED, group_id=None, outcome=None, detail=detail)
@@ -171,11 +163,13 @@ class Journal:
             self.note([planned_entry(plan, row)])
             return
         if any(found["plan_hash"] != plan.plan_hash for found in stored):
-            raise PlanStale("edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again")
+            raise errors.PlanStale(
+                "edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again"
+            )
         known = self.audit(mine)
         if any(audited.plan_hash != plan.plan_hash for audited in known):
             text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
-            raise PlanStale("edited_plan", text, hint="plan again, and see acktrail change audit")
+            raise errors.PlanStale("edited_plan", text, hint="plan again, and see acktrail change audit")
         if not any(audited.event == Event.PLANNED for audited in known):
             self.note([planned_entry(plan, stored[0])])
 
@@ -214,7 +208,7 @@ class Journal:
         """Put small files together; where that fails, or another process does it, the next time is soon enough."""
         from acktrail.tables.upkeep.file_rewrite import compact_files
 
-        with contextlib.suppress(AcktrailError):
+        with contextlib.suppress(errors.AcktrailError):
             compact_files(self._tables, name, more_than=_SMALL_FILES, below_bytes=_FULL_FILE_BYTES)
 
     def _anchor(self) -> dict[str, Any]:
@@ -252,7 +246,7 @@ class Journal:
         if len(rows) == 1 and is_sealed(rows[0]):
             return rows[0]
         what = "is missing" if not rows else "was altered" if len(rows) == 1 else "is there more than once"
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"tables at {self._tables.root}: the audit is broken: its newest row, {newest}, {what}",
             hint="see acktrail change audit; bring the table reset_audit back from a copy",
             data={"table": AUDIT, "sequence": newest},
@@ -302,7 +296,7 @@ def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     found = read_plan_rows(tables, {"plan_id": plan_id})
     if not found:
         known = [row["plan_id"] for row in read_plan_rows(tables, columns=["plan_id"])]
-        raise UnknownName("plan", plan_id, nearest=difflib.get_close_matches(plan_id, known, n=3))
+        raise errors.UnknownName("plan", plan_id, known=known)
     return found[0]
 
 

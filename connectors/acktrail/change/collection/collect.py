@@ -21,11 +21,12 @@ from acktrail.change.collection.facts import (
 )
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, groups_among, is_in
-from acktrail.errors import NotAuthorized, PlanStale
+from acktrail.errors import NotAuthorized, PlanStale, near_names
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.kafka.descriptions import ShareOffset, TopicPartition
-from acktrail.kafka.log_reader import PartitionReading, StateTopic
+from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.state_lookup import PartitionReading
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 
@@ -309,7 +310,6 @@ def _by_part(offsets: Iterable[ShareOffset]) -> Offsets:
 def _topics(
     admin: ShareGroupAdmin, names: Sequence[str], rights: Mapping[str, frozenset[str] | None]
 ) -> dict[str, TopicFacts]:
-    import difflib
 
     described = admin.topics(names)
     unknown = any(topic.error_code == UNKNOWN_TOPIC_OR_PARTITION for topic in described)
@@ -324,7 +324,7 @@ def _topics(
             rights=_sorted(rights.get(topic.name)),
             error_code=topic.error_code,
             error=topic.error,
-            nearest=tuple(difflib.get_close_matches(topic.name, known)) if topic.name in odd else (),
+            nearest=tuple(near_names(topic.name, known)) if topic.name in odd else (),
         )
         for topic in described
     }

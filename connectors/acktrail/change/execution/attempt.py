@@ -1,5 +1,4 @@
-"""One attempt to carry out a plan of any kind: its leases, its requests, the audit rows before and after each; and
-requests of other plans: those that came later, and those without an answer, which may still arrive."""
+"""One attempt to carry out a plan of any kind: its leases, its requests, the audit rows before and after each."""
 
 from __future__ import annotations
 
@@ -14,18 +13,16 @@ from typing import Any, Final, Self
 
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
-from acktrail.change.lifecycle.plan_life import PARTIAL, ChangeStatus, standings
-from acktrail.change.planning.change_plan import ChangePlan, Notice, PartitionPlan, Severity
+from acktrail.change.lifecycle.plan_life import PARTIAL
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.plain_data import from_json_value
-from acktrail.times import utc_text
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
-RULE = "unanswered_request"
 _LEASE_MS: Final = 120_000
 _LEASE_MS_A_GROUP: Final = 2_000
 
@@ -294,68 +291,3 @@ def sent_partitions(plan: ResetPlan, rows: Iterable[AuditRow]) -> list[SentParti
             )
             found.append(one)
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unanswered:
-    """A request for one group. `before` is the audit row from right before it was sent; `targets` are the start offsets
-    that it asks for by topic and partition, none where it is about all of the group."""
-
-    before: AuditRow
-    targets: Mapping[tuple[str, int], int]
-
-    @property
-    def group_id(self) -> str:
-        return self.before.group_id or ""
-
-
-def unanswered(rows: Iterable[AuditRow], *, but: str) -> list[Unanswered]:
-    """The requests among `rows`, all of some groups, without those of plan `but`."""
-    known = list(rows)
-    newest = {(one.plan_id, one.group_id, one.attempt): one for one in standings(known)}
-    by_event: dict[tuple[str, str, str, int], AuditRow] = {
-        (row.event, row.plan_id, row.group_id or "", row.attempt): row for row in known
-    }
-    found = []
-    for key, one in newest.items():
-        before, after = by_event.get((Event.BEFORE_CALL, *key)), by_event.get((Event.AFTER_CALL, *key))
-        is_open = one.standing is ChangeStatus.UNKNOWN and (after is None or after.outcome == "unknown")
-        if is_open and before is not None and one.plan_id != but:
-            asked = {(topic, part): target for topic, part, target in asked_in(json.loads(before.detail))[1]}
-            found.append(Unanswered(before=before, targets=asked))
-    return found
-
-
-def rival_of(key: tuple[str, str, int], target: int, requests: Iterable[Unanswered]) -> str | None:
-    """The plan of an unanswered request that puts this share partition to the same target."""
-    group_id, topic, partition = key
-    same = (one for one in requests if one.group_id == group_id and one.targets.get((topic, partition)) == target)
-    return next((one.before.plan_id for one in same), None)
-
-
-def unanswered_notices(parts: Iterable[tuple[str, str, int]], requests: Iterable[Unanswered]) -> Iterator[Notice]:
-    """The notices about `requests` in a plan for these share partitions."""
-    wanted = set(parts)
-    groups = {group_id for group_id, _, _ in wanted}
-    for one in requests:
-        own = [part for part in one.targets if (one.group_id, *part) in wanted]
-        if own or (one.group_id in groups and not one.targets):
-            what = f"{len(own)} of these share partitions" if one.targets else "the group"
-            text = (
-                f"plan {one.before.plan_id} was sent for {what} at {utc_text(one.before.audited_at)}, and its outcome "
-                f"is not known: it may still arrive and undo this one; acktrail change verify {one.before.plan_id}"
-            )
-            yield Notice(Severity.SERIOUS, RULE, text, group_id=one.group_id)
-
-
-def requests_after(
-    journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
-) -> Iterator[tuple[AuditRow, Key, int, Mapping[int, int]]]:
-    """Every share partition of a request for the same groups after the rows of `own`: the row before the request, what
-    it asks for, and the state partitions' ends then."""
-    first = {row.group_id: row.sequence for row in own if row.event == Event.BEFORE_CALL}
-    wanted = {"group_id": sorted(groups), "event": Event.BEFORE_CALL.value}
-    for row in journal.audit(wanted, first=min(first.values(), default=0) + 1):
-        if row.sequence > first[row.group_id]:
-            ends, parts = asked_in(json.loads(row.detail))
-            yield from ((row, (row.group_id or "", topic, part), target, ends) for topic, part, target in parts)

@@ -14,7 +14,8 @@ from acktrail.change.collection.facts import Snapshot
 from acktrail.change.execution.attempt import Attempt, Execution, Key, request_detail
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.new_plans import judged_again
-from acktrail.change.planning.change_plan import Notice, PartitionPlan, RefusedParts, Severity, refusal_error
+from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan, changes_since_plan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.errors import AcktrailError, ChangeRefused, OutcomeUnknown, PartlyDone, PlanStale, RetryableError

@@ -22,17 +22,9 @@ from acktrail.change.collection.facts import (
     TopicFacts,
     sum_known,
 )
-from acktrail.change.planning.change_plan import (
-    SUMMED,
-    ChangePlan,
-    Notice,
-    PartitionPlan,
-    RefusedParts,
-    Severity,
-    Totals,
-    by_severity,
-)
+from acktrail.change.planning.change_plan import SUMMED, ChangePlan, PartitionPlan, Totals
 from acktrail.change.planning.impact import CountUnit, Impact, impact_of, resolve
+from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity
 from acktrail.change.planning.reset_rules import (
     PlannedRow,
     notices_of_branches,
@@ -51,8 +43,6 @@ OWN_OFFSETS: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.MIGRATE})
 _LEARNED: Final = frozenset({"acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived"})
 """Numbers that an export in between may raise, where they are lower bounds."""
 _COMPARED: Final = tuple(each.name for each in fields(Impact) if each.name not in ("reason", "known_since_ms"))
-
-
 UNDO: Final = "undo"
 _KINDS: Final = {StrategyKind.TO_SNAPSHOT: UNDO, StrategyKind.MIGRATE: "migration"}
 """A migration is the kind of a branch, which derives from the kind of resets."""

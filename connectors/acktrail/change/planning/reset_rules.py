@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 from acktrail.branches import loaded
 from acktrail.change.collection.facts import GroupFacts, PartitionFacts, Snapshot, TopicFacts
-from acktrail.change.planning.change_plan import Found, Notice, Severity, by_severity
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact, Resolution
+from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
 from acktrail.change.request.reset_request import WERE_THERE, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 

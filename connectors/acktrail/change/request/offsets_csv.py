@@ -12,14 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from acktrail.change.request.reset_request import (
-    ResetRequest,
-    StrategyKind,
-    check_request,
-    excerpt,
-    is_in,
-    parse_offset,
-)
+from acktrail.change.request import reset_request
 from acktrail.errors import ChangeRefused, MalformedFile
 
 if TYPE_CHECKING:
@@ -63,16 +56,16 @@ def offset_rows(file: Path) -> Iterator[OffsetRow]:
         raise ChangeRefused("empty_file", f"{file} holds no offsets", hint=_HINT)
 
 
-def with_named_groups(request: ResetRequest) -> ResetRequest:
+def with_named_groups(request: reset_request.ResetRequest) -> reset_request.ResetRequest:
     """`request`, with the groups in its file where it names none itself. Raises ChangeRefused (`no_group`): the file
     names none either. MalformedFile: it cannot be read."""
     is_named = request.groups or request.group_globs or request.all_groups
-    if is_named or request.strategy.kind is not StrategyKind.FROM_FILE:
+    if is_named or request.strategy.kind is not reset_request.StrategyKind.FROM_FILE:
         return request
     named = {row.group_id for row in offset_rows(Path(request.strategy.source or ""))}
     if None in named:
         raise ChangeRefused("no_group", "the file names no group", hint="give --group")
-    return check_request(replace(request, groups=tuple(sorted(group or "" for group in named))))
+    return reset_request.check_request(replace(request, groups=tuple(sorted(group or "" for group in named))))
 
 
 def check_rows(
@@ -88,24 +81,24 @@ def check_rows(
         unknown += row.partition >= partition_counts.get(row.topic, 0)
         if unknown > _MOST_UNKNOWN:
             text = f"more than {_MOST_UNKNOWN} lines name partitions that are not there"
-            last = f"line {row.line}: {excerpt(row.topic)}:{row.partition}"
+            last = f"line {row.line}: {reset_request.excerpt(row.topic)}:{row.partition}"
             raise ChangeRefused("unknown_partition", f"{text}, the last one in {last}", hint="is it of this cluster?")
         if row.group_id is None and len(groups) != 1:
             text = "the file names no groups, and several are to be reset"
             raise ChangeRefused("two_groups_one_column", text, hint="one --group at a time")
         group = groups[0] if row.group_id is None else row.group_id
         if group not in found:
-            text = f"line {row.line} is about group {excerpt(group)}"
+            text = f"line {row.line} is about group {reset_request.excerpt(group)}"
             raise ChangeRefused("wrong_group", text, hint="name it with --group, or take the line out")
         where = (row.topic, row.partition)
         if where in found[group]:
-            text = f"line {row.line} names {excerpt(row.topic)}:{row.partition} again"
+            text = f"line {row.line} names {reset_request.excerpt(row.topic)}:{row.partition} again"
             raise ChangeRefused("duplicate_row", text, hint="one line a partition")
         found[group][where] = row.offset
     return found
 
 
-def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
+def current_offsets(cluster: Cluster, request: reset_request.ResetRequest) -> tuple[str, int]:
     """The described start offsets in the scope of `request` as CSV, and how many share partitions have none. Raises
     ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist. NotAuthorized,
     Unreachable, RetryableError: the cluster does not answer."""
@@ -118,7 +111,7 @@ def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
     for group in groups:
         cluster.admin.describe_group(group)
         rows += [(group, o.topic, o.partition, o.start_offset) for o in cluster.admin.describe_offsets(group)]
-    rows = [row for row in rows if not request.topics or is_in(request.topics, row[1], row[2])]
+    rows = [row for row in rows if not request.topics or reset_request.is_in(request.topics, row[1], row[2])]
     several = len({group for group, *_ in rows}) > 1
     known = [(group if several else None, topic, index, at) for group, topic, index, at in rows if at is not None]
     return write_offsets(known), len(rows) - len(known)
@@ -145,8 +138,8 @@ def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:
             raise MalformedFile(f"{len(columns)} columns, not {wanted}", file=file, line=line, hint=_HINT)
         *group, topic, partition, offset = columns
         if not _is_small(partition) or not topic:
-            raise MalformedFile(f"{excerpt(partition)} is no partition", file=file, line=line, hint=_HINT)
-        number = int(offset) if _is_small(offset) else parse_offset(offset, f"line {line}")
+            raise MalformedFile(f"{reset_request.excerpt(partition)} is no partition", file=file, line=line, hint=_HINT)
+        number = int(offset) if _is_small(offset) else reset_request.parse_offset(offset, f"line {line}")
         yield OffsetRow(group[0] if group else None, topic, int(partition), number, line)
 
 

@@ -17,15 +17,8 @@ from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import ChangeRun, Settled
 from acktrail.change.collection.collect import described_offsets, read_states
 from acktrail.change.collection.facts import PartitionState, StateFacts
-from acktrail.change.execution.attempt import (
-    Key,
-    SentPartition,
-    Unanswered,
-    requests_after,
-    rival_of,
-    sent_partitions,
-    unanswered,
-)
+from acktrail.change.execution.attempt import Key, SentPartition, sent_partitions
+from acktrail.change.execution.other_requests import Unanswered, requests_after, rival_of, unanswered
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.reset_plan import ResetPlan

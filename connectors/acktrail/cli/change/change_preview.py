@@ -110,7 +110,8 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
     forbids it."""
     from acktrail.change import api
     from acktrail.change.change_kind import kind_of
-    from acktrail.change.planning.change_plan import plan_json, refusal_error
+    from acktrail.change.planning.change_plan import plan_json
+    from acktrail.change.planning.notices import refusal_error
     from acktrail.cli.change.change_text import plan_text
 
     if target is not None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from acktrail.change.change_kind import kind_of
-from acktrail.change.planning.change_plan import Notice, Severity, by_rule, delivered, forgotten
+from acktrail.change.planning.change_plan import delivered, forgotten
+from acktrail.change.planning.notices import Notice, Severity, by_rule
 from acktrail.plain_tables import few, printable, table
 
 if TYPE_CHECKING:

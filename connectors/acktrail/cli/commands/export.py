@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from acktrail.export.export_run import ExportGap, ExportSummary
     from acktrail.export.import_run import ImportSummary
     from acktrail.export.repair_run import RepairPreview
-    from acktrail.tables.exported.export_ranges import LostOffsets
+    from acktrail.tables.exported.continuity import LostOffsets
 
 RunId = Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")]
 _ACTIONS: Final = {

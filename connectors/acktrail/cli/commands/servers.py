@@ -123,7 +123,7 @@ def standalone(
 @connect.command()
 def plugins(*, as_json: AsJson = False) -> None:
     """List the sources, sinks and transforms that are installed."""
-    from acktrail.connect.runtime.connector_config import installed
+    from acktrail.connect.runtime.plugins import installed
 
     found = installed()
     if as_json:
@@ -141,6 +141,7 @@ def reference(
 ) -> None:
     """Print the configuration keys of a plug-in as Markdown: name, type, default, valid values, meaning."""
     from acktrail.connect import config_def
-    from acktrail.connect.runtime.connector_config import COMMON, definition_of
+    from acktrail.connect.runtime.connector_config import COMMON
+    from acktrail.connect.runtime.plugins import definition_of
 
     typer.echo(config_def.reference(COMMON if plugin is None else definition_of(plugin)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from acktrail.tables.delta.store import Tables
     from acktrail.view.cluster_health import ClusterHealth
-    from acktrail.view.listed_rows import FindingRow
+    from acktrail.view.finding_rows import FindingRow
 
 ACT_ON_IT: Final = QualityGateFailed.exit_code
 _REDRAW: Final = "\033[H\033[2J"
@@ -70,8 +70,8 @@ def status(
     stale = dt.timedelta(milliseconds=duration_ms("--stale-after", stale_after))
     config = at.needed
     from acktrail.tables.delta.store import Tables
+    from acktrail.view.check_rows import stopping_run
     from acktrail.view.cluster_health import cluster_health
-    from acktrail.view.listed_rows import stopping_run
 
     def look() -> tuple[ClusterHealth, dt.datetime, int]:
         now, tables = dt.datetime.now(dt.UTC), Tables(config)
@@ -133,7 +133,7 @@ def findings(
     from_ms = None if since is None else time_ms("--since", since)
     config = at.needed
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.listed_rows import open_findings
+    from acktrail.view.finding_rows import open_findings
 
     if severity is not None and severity not in SEVERITIES:
         raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")

@@ -17,26 +17,9 @@ from pydantic import AfterValidator
 from starlette.exceptions import HTTPException
 
 from acktrail.connect.config_def import JAVA_BLANK, ConfigKey, shown, text_of
-from acktrail.connect.rest.answers import (
-    ConfigChanges,
-    ConfigInfos,
-    ConfigTexts,
-    ConnectorInfo,
-    ConnectorOffsets,
-    ConnectorState,
-    ConnectorStatus,
-    KeyDefinition,
-    KeyValue,
-    NewConnector,
-    PluginInfo,
-    ServerInfo,
-    TaskId,
-    TaskInfo,
-    TaskState,
-    ValidatedConfig,
-)
+from acktrail.connect.rest import answers
 from acktrail.connect.rest.calls import Calls
-from acktrail.connect.runtime.connector_config import PluginKind, definition_of, installed
+from acktrail.connect.runtime.plugins import PluginKind, definition_of, installed
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.errors import UnknownName
 
@@ -80,15 +63,13 @@ Name = Annotated[
     str, Path(alias="connector", description="The connector's name, URL-encoded."), AfterValidator(_unquoted)
 ]
 PluginName = Annotated[str, Path(alias="plugin", description="The plug-in's name."), AfterValidator(_unquoted)]
-
-
 router: Final = APIRouter(route_class=WorkerRoute)
 
 
 @router.get("/")
-def server_info(api: Api) -> ServerInfo:
+def server_info(api: Api) -> answers.ServerInfo:
     """The worker's version and its Kafka cluster."""
-    return ServerInfo(version=version("acktrail"), commit="unknown", kafka_cluster_id=api.worker.cluster_id())
+    return answers.ServerInfo(version=version("acktrail"), commit="unknown", kafka_cluster_id=api.worker.cluster_id())
 
 
 @router.get("/health")
@@ -114,12 +95,14 @@ def list_connectors(api: Api, expand: Annotated[list[str] | None, Query()] = Non
     return found
 
 
-def _without_nulls(status: ConnectorStatus) -> dict[str, Any]:
+def _without_nulls(status: answers.ConnectorStatus) -> dict[str, Any]:
     return status.model_dump(mode="json", exclude_none=True)
 
 
 @router.post("/connectors", status_code=201)
-def create_connector(api: Api, new: NewConnector, request: Request, response: Response) -> ConnectorInfo:
+def create_connector(
+    api: Api, new: answers.NewConnector, request: Request, response: Response
+) -> answers.ConnectorInfo:
     """Its configuration is validated first; initial_state RUNNING, PAUSED or STOPPED."""
     name = new.name.strip(JAVA_BLANK)
     api.worker.create(name, _named(name, new.config), RunState(new.initial_state))
@@ -127,7 +110,7 @@ def create_connector(api: Api, new: NewConnector, request: Request, response: Re
     return get_connector(api, name)
 
 
-def _named(name: str, config: ConfigTexts) -> ConfigTexts:
+def _named(name: str, config: answers.ConfigTexts) -> answers.ConfigTexts:
     named = config.get("name", name)
     if named != name:
         message = f"Connector name configuration ({named}) doesn't match connector name in the URL ({name})"
@@ -141,10 +124,10 @@ def _location(request: Request, name: str) -> str:
 
 
 @router.get(_ONE)
-def get_connector(api: Api, name: Name) -> ConnectorInfo:
+def get_connector(api: Api, name: Name) -> answers.ConnectorInfo:
     """A connector's configuration and tasks."""
-    tasks = [TaskId(connector=name, task=number) for number in range(len(api.worker.tasks(name)))]
-    return ConnectorInfo(name=name, config=api.worker.config(name), tasks=tasks)
+    tasks = [answers.TaskId(connector=name, task=number) for number in range(len(api.worker.tasks(name)))]
+    return answers.ConnectorInfo(name=name, config=api.worker.config(name), tasks=tasks)
 
 
 @router.delete(_ONE, status_code=204)
@@ -159,10 +142,10 @@ def get_connector_config(api: Api, name: Name) -> dict[str, Any]:
     return api.worker.config(name)
 
 
-@router.put(f"{_ONE}/config", responses={201: {"description": "It is new.", "model": ConnectorInfo}})
+@router.put(f"{_ONE}/config", responses={201: {"description": "It is new.", "model": answers.ConnectorInfo}})
 def put_connector_config(
-    api: Api, name: Name, config: ConfigTexts, request: Request, response: Response
-) -> ConnectorInfo:
+    api: Api, name: Name, config: answers.ConfigTexts, request: Request, response: Response
+) -> answers.ConnectorInfo:
     """Create a connector, or replace its configuration."""
     if api.worker.put(name, _named(name, config)):
         response.status_code = 201
@@ -171,38 +154,40 @@ def put_connector_config(
 
 
 @router.patch(f"{_ONE}/config")
-def patch_connector_config(api: Api, name: Name, changes: ConfigChanges) -> ConnectorInfo:
+def patch_connector_config(api: Api, name: Name, changes: answers.ConfigChanges) -> answers.ConnectorInfo:
     """Change keys of a configuration; null removes one."""
     api.worker.patch(name, changes)
     return get_connector(api, name)
 
 
 @router.get(f"{_ONE}/status", response_model_exclude_none=True)
-def get_status(api: Api, name: Name) -> ConnectorStatus:
+def get_status(api: Api, name: Name) -> answers.ConnectorStatus:
     """The states of a connector and its tasks."""
     state = api.worker.status(name)
-    own = ConnectorState(
+    own = answers.ConnectorState(
         state=state.state, worker_id=api.worker_id, trace=state.trace or None, version=api.worker.version(name)
     )
     tasks = [get_task_status(api, name, number) for number in range(len(api.worker.tasks(name)))]
-    return ConnectorStatus(name=name, connector=own, tasks=tasks)
+    return answers.ConnectorStatus(name=name, connector=own, tasks=tasks)
 
 
 @router.get(f"{_TASK}/status", response_model_exclude_none=True)
-def get_task_status(api: Api, name: Name, task: int) -> TaskState:
+def get_task_status(api: Api, name: Name, task: int) -> answers.TaskState:
     """A task's state."""
     tasks = api.worker.tasks(name)
     if not 0 <= task < len(tasks):
         raise UnknownName("task", f"{name}-{task}")
     status, plugin = tasks[task].status, api.worker.version(name)
-    return TaskState(id=task, state=status.state, worker_id=api.worker_id, trace=status.trace or None, version=plugin)
+    return answers.TaskState(
+        id=task, state=status.state, worker_id=api.worker_id, trace=status.trace or None, version=plugin
+    )
 
 
 @router.post(
     f"{_ONE}/restart",
     status_code=204,
     response_model=None,
-    responses={202: {"description": "The states, with what restarts.", "model": ConnectorStatus}},
+    responses={202: {"description": "The states, with what restarts.", "model": answers.ConnectorStatus}},
 )
 def restart_connector(
     api: Api,
@@ -244,12 +229,12 @@ def _aim(api: Calls, name: str, target: RunState, code: int) -> Response:
 
 
 @router.get(f"{_ONE}/tasks")
-def get_tasks(api: Api, name: Name) -> list[TaskInfo]:
+def get_tasks(api: Api, name: Name) -> list[answers.TaskInfo]:
     """A connector's tasks and their configurations."""
     redaction = api.worker.redaction(name)
     return [
-        TaskInfo(
-            id=TaskId(connector=name, task=number),
+        answers.TaskInfo(
+            id=answers.TaskId(connector=name, task=number),
             config=redaction.value({key: shown(key, value) for key, value in task.config.items()}),
         )
         for number, task in enumerate(api.worker.tasks(name))
@@ -263,14 +248,14 @@ def restart_task(api: Api, name: Name, task: int) -> None:
 
 
 @router.get(f"{_ONE}/offsets")
-def get_offsets(api: Api, name: Name) -> ConnectorOffsets:
+def get_offsets(api: Api, name: Name) -> answers.ConnectorOffsets:
     """Where the reading of each source partition continues, as committed with the rows."""
     found = [{"partition": partition, "offset": offset} for partition, offset in api.worker.offsets(name)]
-    return ConnectorOffsets(offsets=api.worker.redaction(name).value(found))
+    return answers.ConnectorOffsets(offsets=api.worker.redaction(name).value(found))
 
 
 @router.patch(f"{_ONE}/offsets")
-def alter_offsets(api: Api, name: Name, offsets: ConnectorOffsets) -> dict[str, str]:
+def alter_offsets(api: Api, name: Name, offsets: answers.ConnectorOffsets) -> dict[str, str]:
     """All or none; 400 unless the connector is stopped, and where rows would be doubled."""
     if not offsets.offsets:
         raise HTTPException(400, "Partitions / offsets need to be provided for an alter offsets request")
@@ -296,17 +281,17 @@ def list_connector_plugins(
     api: Api,  # noqa: ARG001  # every route has it
     *,
     connectors_only: Annotated[bool, Query(alias="connectorsOnly")] = True,
-) -> list[PluginInfo]:
+) -> list[answers.PluginInfo]:
     """Sources and sinks; with ?connectorsOnly=false transforms as well."""
     return [
-        PluginInfo(class_name=each.name, type=each.kind.value, version=each.version)
+        answers.PluginInfo(class_name=each.name, type=each.kind.value, version=each.version)
         for each in installed()
         if each.kind is not PluginKind.TRANSFORM or not connectors_only
     ]
 
 
 @router.get(_PLUGIN)
-def get_plugin_config(api: Api, plugin: PluginName) -> list[KeyDefinition]:  # noqa: ARG001  # every route has it
+def get_plugin_config(api: Api, plugin: PluginName) -> list[answers.KeyDefinition]:  # noqa: ARG001  # every route has it
     """The configuration keys of a plug-in."""
     try:
         return list(_definitions(definition_of(plugin).keys.values()))
@@ -315,7 +300,7 @@ def get_plugin_config(api: Api, plugin: PluginName) -> list[KeyDefinition]:  # n
 
 
 @router.put(f"{_PLUGIN}/validate")
-def validate_connector_config(api: Api, plugin: PluginName, config: ConfigTexts) -> ConfigInfos:
+def validate_connector_config(api: Api, plugin: PluginName, config: answers.ConfigTexts) -> answers.ConfigInfos:
     """Every key, what it is, its value and what is wrong with it. Nothing is made."""
     given = config.get("connector.class")
     if given is None:
@@ -324,14 +309,14 @@ def validate_connector_config(api: Api, plugin: PluginName, config: ConfigTexts)
         raise HTTPException(400, f"Included connector type {given} does not match request type {plugin}")
     found = api.worker.validate(config)
     definitions = {each.name: each for each in _definitions(key for key, _ in found if key)}
-    return ConfigInfos(
+    return answers.ConfigInfos(
         name=given,
         error_count=sum(len(each.errors) for _, each in found),
         groups=list(dict.fromkeys(each.group for each in definitions.values() if each.group)),
         configs=[
-            ValidatedConfig(
+            answers.ValidatedConfig(
                 definition=definitions.get(each.name),
-                value=KeyValue(name=each.name, value=each.value, errors=list(each.errors)),
+                value=answers.KeyValue(name=each.name, value=each.value, errors=list(each.errors)),
             )
             for _, each in found
         ],
@@ -342,11 +327,11 @@ def _normalized(name: str) -> str:
     return name.removesuffix(_SUFFIX) or name
 
 
-def _definitions(keys: Iterable[ConfigKey]) -> Iterator[KeyDefinition]:
+def _definitions(keys: Iterable[ConfigKey]) -> Iterator[answers.KeyDefinition]:
     places: Counter[str] = Counter()
     for key in keys:
         places[key.group] += 1
-        yield KeyDefinition(
+        yield answers.KeyDefinition(
             name=key.name,
             type=key.type.value,
             required=key.is_required,

@@ -1,6 +1,5 @@
-"""A connector's configuration, with the values of its references and a redaction of its secrets: the keys that every
-connector has, those of its source, its sink and its transforms. These are plug-ins, found by entry point, so that
-others add theirs.
+"""A connector's configuration, with the values of its references: the keys that every connector has, those of its
+source, its sink and its transforms.
 
 A configuration is texts by key, as in Kafka Connect. Keys of the sink begin with ``sink.``, those of the transform T
 with ``transforms.T.``; all others are the source's or common ones.
@@ -8,21 +7,12 @@ with ``transforms.T.``; all others are the source's or common ones.
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
+from functools import partial
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
 
-from acktrail.branches import is_there
 from acktrail.connect.config_def import (
-    HIDDEN,
     ConfigDef,
     ConfigKey,
     ConfigType,
@@ -30,105 +20,21 @@ from acktrail.connect.config_def import (
     Importance,
     Texts,
     is_reference,
-    is_secret,
     keys_in,
-    shown,
     text_of,
     under,
 )
 from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
+from acktrail.connect.runtime.plugins import PluginKind, load
+from acktrail.connect.runtime.redaction import Redaction, secrets_of, shown_text
 from acktrail.connect.runtime.task_execution import FlushPolicy
-from acktrail.errors import (
-    AcktrailError,
-    ConfigurationError,
-    InputError,
-    InvalidConfiguration,
-    MissingDependency,
-    UnknownName,
-)
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration
 from acktrail.secrets import Providers
-
-
-class PluginKind(StrEnum):
-    """What a plug-in is, by Connect's words."""
-
-    SOURCE = "source"
-    SINK = "sink"
-    TRANSFORM = "transformation"
-
-
-_BASES: Mapping[PluginKind, type[Any]] = {
-    PluginKind.SOURCE: SourceConnector,
-    PluginKind.SINK: SinkConnector,
-    PluginKind.TRANSFORM: Transform,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
-    """An installed plug-in: the name that configurations use, and the version of the package that it comes from."""
-
-    name: str
-    kind: PluginKind
-    version: str
-
-
-@cache
-def _installed(kind: PluginKind) -> Mapping[str, EntryPoint]:
-    found = entry_points(group=f"acktrail.connect.{kind.value}s")
-    return {each.name: each for each in found if not each.value.startswith("acktrail") or is_there(each.value)}
-
-
-def installed() -> list[Plugin]:
-    """All plug-ins by kind and name. Nothing of them is imported."""
-    return [
-        Plugin(name=name, kind=kind, version=version_of(kind, name) or "unknown")
-        for kind in PluginKind
-        for name in sorted(_installed(kind))
-    ]
-
-
-def version_of(kind: PluginKind, name: str) -> str | None:
-    """The version of the package that a plug-in comes from; None: not known."""
-    found = _installed(kind).get(name)
-    return None if found is None or found.dist is None else found.dist.version
-
-
-def load(kind: PluginKind, name: str) -> type[Any]:
-    """The class of the plug-in `name`. Raises UnknownName (no such plug-in), MissingDependency (its package lacks
-    something), ConfigurationError (it is none)."""
-    found = _installed(kind).get(name)
-    if found is None:
-        raise UnknownName(f"{kind.value} plug-in", name, nearest=difflib.get_close_matches(name, _installed(kind), n=3))
-    try:
-        loaded = found.load()
-    except ImportError as error:
-        raise MissingDependency(
-            f"the plug-in {name} cannot be loaded: {error}", hint="install the extra or the package that it needs"
-        ) from error
-    if not (isinstance(loaded, type) and issubclass(loaded, _BASES[kind])):
-        raise ConfigurationError(
-            f"the plug-in {name} is no {kind.value}", hint=f"it must extend {_BASES[kind].__name__}"
-        )
-    return loaded
-
-
-def definition_of(name: str) -> ConfigDef:
-    """The keys of the plug-in `name` of any kind; raises UnknownName."""
-    kinds = [kind for kind in PluginKind if name in _installed(kind)]
-    if not kinds:
-        known = [each for kind in PluginKind for each in _installed(kind)]
-        raise UnknownName("plug-in", name, nearest=difflib.get_close_matches(name, known, n=3))
-    definition: ConfigDef = load(kinds[0], name).config_def
-    return definition
-
 
 SINK_PREFIX: Final = "sink."
 SINK_CLASS: Final = "sink.class"
 DEFAULT_SINK: Final = "DeltaSink"
 _MS: Final = 1_000
-_SHORTEST: Final = 4
-"""A shorter text is in every second word: hiding it would hide the error, and show where it stands."""
 COMMON: Final = keys_in(__package__, "common_keys.toml")
 
 
@@ -336,86 +242,3 @@ def _resolved(name: str, text: Any, providers: Providers) -> tuple[Any, dict[str
     if shapes(name) and value != text:
         return text, {name: (f"{name}: names of connectors, plug-ins and transforms are no references",)}
     return value, {}
-
-
-class Redaction:
-    """Hides `secrets` in a text, in any case, also where it quotes them as Python, JSON or a URL does."""
-
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms: set[str] = set()
-        for secret in secrets:
-            for form in (secret, secret.strip(), *secret.splitlines()):
-                if len(form) >= _SHORTEST:
-                    forms |= _forms(form)
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))
-        found = "|".join(map(re.escape, longest_first))
-        self._pattern = re.compile(found, re.IGNORECASE) if found else None
-
-    def __call__(self, text: str) -> str:
-        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
-
-    def value(self, value: Any) -> Any:
-        """A value of JSON without the secrets in its texts."""
-        if isinstance(value, str):
-            return self(value)
-        if isinstance(value, Mapping):
-            return {self.value(key): self.value(each) for key, each in value.items()}
-        return [self.value(each) for each in value] if isinstance(value, list | tuple) else value
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Errors within the block come out without the secrets. Raises ConfigurationError in place of one that is not
-        acktrail's: a plug-in's own, which may show anything."""
-        try:
-            yield
-        except AcktrailError as error:
-            raise self.error(error) from None
-        except Exception as error:  # noqa: BLE001  # a plug-in raises what it likes
-            raise ConfigurationError(self(f"{type(error).__name__}: {error}")) from None
-
-    def error(self, error: AcktrailError) -> AcktrailError:
-        """The same error without the secrets, and without what caused it."""
-        error.message, error.hint = self(error.message), self(error.hint)
-        error.args = (error.message,)
-        error.data = {key: self(value) if isinstance(value, str) else value for key, value in error.data.items()}
-        if isinstance(error, InvalidConfiguration):
-            error.errors = {self(key): tuple(map(self, texts)) for key, texts in error.errors.items()}
-            error.data["errors"] = {key: list(texts) for key, texts in error.errors.items()}
-        error.__cause__, error.__suppress_context__ = None, True
-        return error
-
-
-def _forms(text: str) -> set[str]:
-    """A text as it is quoted. In some scripts a letter's other case depends on the whole text: both are made."""
-    cases = {text, text.upper(), text.lower()}
-    return {
-        form
-        for each in cases
-        for form in (
-            each,
-            repr(each)[1:-1],
-            json.dumps(each)[1:-1],
-            json.dumps(each, ensure_ascii=False)[1:-1],
-            quote(each, safe="", errors="replace"),
-            quote(each, errors="replace"),
-            quote_plus(each, errors="replace"),
-        )
-    }
-
-
-def secrets_of(given: Mapping[str, Any], resolved: Mapping[str, Any], passwords: Collection[str] = ()) -> list[str]:
-    """The secrets of a configuration: what a reference led to, and texts of keys whose name or type (`passwords`) says
-    that they are secret."""
-    found = []
-    for name, value in resolved.items():
-        is_one = (name in passwords or is_secret(name)) and not is_reference(value)
-        if isinstance(value, str) and (given.get(name) != value or is_one):
-            found.append(value)
-    return found
-
-
-def shown_text(name: str, kind: ConfigType | None, text: Any) -> Any:
-    """A configured text as it may be shown: a password is hidden unless it is a reference to one."""
-    if kind is ConfigType.PASSWORD and text and not is_reference(text):
-        return HIDDEN
-    return shown(name, text)

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from acktrail.backoff import Notice, Outage, passing
 from acktrail.connect.contract import Config, WorkLease
-from acktrail.connect.runtime.connector_config import ConnectorPlan, Redaction
+from acktrail.connect.runtime.connector_config import ConnectorPlan
+from acktrail.connect.runtime.redaction import Redaction
 from acktrail.connect.runtime.task_thread import RunState, RunStatus, TaskThread, trace_of
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, ConfigurationError

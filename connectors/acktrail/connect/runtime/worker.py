@@ -13,16 +13,10 @@ from weakref import WeakValueDictionary
 
 from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, Texts
 from acktrail.connect.contract import LeaseTerms, WorkLease
-from acktrail.connect.runtime.connector_config import (
-    ConnectorPlan,
-    PluginKind,
-    Redaction,
-    resolve_config,
-    shown_text,
-    validate,
-    version_of,
-)
+from acktrail.connect.runtime.connector_config import ConnectorPlan, resolve_config, validate
 from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun, StoredConnector
+from acktrail.connect.runtime.plugins import PluginKind, version_of
+from acktrail.connect.runtime.redaction import Redaction, shown_text
 from acktrail.connect.runtime.task_thread import RunState, RunStatus, TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, InputError, UnknownName

@@ -1,13 +1,11 @@
 """A connection to a cluster: requests and responses, without any knowledge of groups or topics. kafka-python's
 connections and codec do the work: TLS, SASL, framing, version negotiation. Its event loop runs on the caller's thread
-and only during a call: between calls nothing happens in the background. And why a connection cannot work: refused
-logins and certificates, the wrong protocol, no listener.
+and only during a call: between calls nothing happens in the background.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
-from kafka.errors import (
-    IllegalSaslStateError,
-    IncompatibleBrokerVersion,
-    KafkaConnectionError,
-    KafkaError,
-    NodeNotReadyError,
-    RequestTimedOutError,
-    SaslAuthenticationFailedError,
-    UnknownBrokerIdError,
-    UnsupportedSaslMechanismError,
-)
+from kafka import errors as kafka_errors
 from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -37,28 +25,12 @@ from acktrail.backoff import Backoff
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable, WrongValue
 from acktrail.kafka.client.client_settings import ClientSettings
+from acktrail.kafka.client.connection_errors import explain
 from acktrail.kafka.client.credentials import token_source
 
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
 _LARGEST_ANSWER: Final = 100_000_000
-_NO_LISTENER: Final = ("ECONNREFUSED", "DNS", "EHOSTUNREACH", "ENETUNREACH", "Connection timed out")
-_OTHER_HOST_NAME: Final = ("Hostname mismatch", "IP address mismatch")
-_CERTIFICATE_ALERT: Final = re.compile(r"ALERT_((?:\w+_)?CERTIFICATE(?:_\w+)?|UNKNOWN_CA|ACCESS_DENIED)")
-"""In OpenSSL's name for a TLS alert: the other side refuses the certificate, or misses one."""
 _PIECE_BYTES: Final = 256 * 1024
-_CLOSED: Final = "it closed the connection"
-_REASONS: Final = {
-    "ECONNREFUSED": "connection refused",
-    "DNS": "the name does not resolve",
-    "EHOSTUNREACH": "no route to host",
-    "ENETUNREACH": "network unreachable",
-    "timed out": "no answer in time",
-    "Timeout": "no answer in time",
-    "Handshake failed": "TLS handshake failed",
-    "Invalid frame length": "it does not speak Kafka's protocol",
-    "socket disconnected": _CLOSED,
-    "reset by peer": _CLOSED,
-}
 
 _metadata_request = partial(MetadataRequest, allow_auto_topic_creation=False)
 
@@ -82,7 +54,7 @@ class NoResponse(NamedTuple):
     @property
     def may_try_again(self) -> bool:
         """Whether a new connection may help: not when the broker took the request and kept silent."""
-        return not isinstance(self.error, RequestTimedOutError)
+        return not isinstance(self.error, kafka_errors.RequestTimedOutError)
 
 
 class BrokerClient:
@@ -176,12 +148,12 @@ class BrokerClient:
 
     def explain(self, missing: NoResponse) -> AcktrailError:
         """The error to raise for a request without a response."""
-        if isinstance(missing.error, RequestTimedOutError):
+        if isinstance(missing.error, kafka_errors.RequestTimedOutError):
             return RetryableError(
                 f"{self._address(missing.node_id)} did not answer within {self.request_timeout_s:g} s",
                 hint="the broker may be overloaded, or cannot reach one of the others; try again",
             )
-        if isinstance(missing.error, UnknownBrokerIdError):
+        if isinstance(missing.error, kafka_errors.UnknownBrokerIdError):
             return RetryableError(f"broker {missing.node_id} is gone", hint="try again")
         return explain(missing.error, self._address(missing.node_id), self._settings)
 
@@ -217,7 +189,7 @@ class BrokerClient:
             try:
                 self._net.run(self._learn_from, node.node_id, backoff.left_s / left)
                 return
-            except KafkaError as error:
+            except kafka_errors.KafkaError as error:
                 if self._tokens is not None:
                     self._tokens.forget()
                 reasons.append(explain(error, f"{node.host}:{node.port}", self._settings))
@@ -240,7 +212,7 @@ class BrokerClient:
         for node_id, request in requests:
             try:
                 pending.append(self._manager.send(request, node_id))
-            except KafkaError as error:
+            except kafka_errors.KafkaError as error:
                 pending.append(error)
         return [await self._outcome(node_id, future) for (node_id, _), future in zip(requests, pending, strict=True)]
 
@@ -248,10 +220,10 @@ class BrokerClient:
         node = self._manager.least_loaded_node() if node_id is None else node_id
         try:
             connection = await self._manager.get_connection(node)
-        except KafkaError as error:
+        except kafka_errors.KafkaError as error:
             return self._missing(NoResponse(node_id=node, error=error, may_have_arrived=False))
         reply = await self._outcome(node, connection.send_request(request))
-        if isinstance(reply, NoResponse) and isinstance(reply.error, NodeNotReadyError):
+        if isinstance(reply, NoResponse) and isinstance(reply.error, kafka_errors.NodeNotReadyError):
             return reply._replace(may_have_arrived=False)
         return reply
 
@@ -261,10 +233,10 @@ class BrokerClient:
             if isinstance(future, Exception):
                 raise future
             return await future
-        except IncompatibleBrokerVersion as error:
+        except kafka_errors.IncompatibleBrokerVersion as error:
             message = str(error).partition(": ")[2]
             raise ConfigurationError(message, hint="share groups need Kafka 4.1 or later") from error
-        except KafkaError as error:
+        except kafka_errors.KafkaError as error:
             return self._missing(NoResponse(node_id=node_id, error=error))
 
     def _missing(self, missing: NoResponse) -> NoResponse:
@@ -327,8 +299,8 @@ class ConnectionManager(KafkaConnectionManager):
                 transport = KafkaTCPTransport(self._net, sock, host=node.host)
         except BaseException as error:
             sock.close()
-            if isinstance(error, OSError | KafkaError):
-                raise KafkaConnectionError(f"Handshake failed: {error}") from None
+            if isinstance(error, OSError | kafka_errors.KafkaError):
+                raise kafka_errors.KafkaConnectionError(f"Handshake failed: {error}") from None
             raise
         pieces, receive = _LargePieces(transport), type(transport)._sock_recv  # noqa: SLF001  # see above
 
@@ -352,75 +324,3 @@ async def _tls_handshake(net: Any, sock: ssl.SSLSocket, timeout_at: float | None
             await net.wait_read(sock, timeout_at=timeout_at)
         except ssl.SSLWantWriteError:
             await net.wait_write(sock, timeout_at=timeout_at)
-
-
-def explain(error: Exception, address: str, settings: ClientSettings) -> AcktrailError:
-    """The error to raise after `error` ended a connection to `address` (``host:port``)."""
-    if isinstance(error, IncompatibleBrokerVersion):
-        return Unreachable(address, reason="it does not serve clients", hint="is this a controller's port?")
-    message, hint = _misconfigured(error, address, settings)
-    if message:
-        return ConfigurationError(message, hint=hint, data={"address": address})
-    if any(sign in str(error) for sign in _NO_LISTENER):
-        hint = "check the address, that the broker runs, and the network"
-        return Unreachable(address, reason=_reason(error), hint=hint)
-    return _unexplained(error, address, settings)
-
-
-def _misconfigured(error: Exception, address: str, settings: ClientSettings) -> tuple[str, str]:
-    """Message and hint where `error` is about the login or a certificate; empty: it is not."""
-    if isinstance(error, SaslAuthenticationFailedError):
-        return _refused_login(address, settings)
-    if isinstance(error, UnsupportedSaslMechanismError):
-        hint = "set sasl.mechanism to one that the listener has (sasl.enabled.mechanisms)"
-        return f"{address} takes no login with {settings.sasl_mechanism}", hint
-    if isinstance(error, IllegalSaslStateError):
-        protocol = "SSL" if settings.uses_tls else "PLAINTEXT"
-        return f"{address} wants no login", f"security.protocol is {settings.security_protocol}: use {protocol} there"
-    alert = _CERTIFICATE_ALERT.search(str(error))
-    if alert:
-        return _refused_certificate(address, settings, alert[1].lower().replace("_", " "))
-    return _untrusted(str(error), address) if "CERTIFICATE_VERIFY_FAILED" in str(error) else ("", "")
-
-
-def _refused_login(address: str, settings: ClientSettings) -> tuple[str, str]:
-    if settings.oauth is not None:
-        message = f"{address} refused the token of OAuth client {settings.login_name!r}"
-        return message, "does the broker trust this token endpoint: issuer, audience and keys (JWKS)? See its log"
-    message = f"{address} refused to log in {settings.login_name!r} with {settings.sasl_mechanism}"
-    return message, "check sasl.username, sasl.password and sasl.mechanism"
-
-
-def _refused_certificate(address: str, settings: ClientSettings, words: str) -> tuple[str, str]:
-    if settings.ssl_certfile is None:
-        hint = "set ssl.certificate.location and ssl.key.location (PEM)"
-        return f"{address} wants a certificate of its clients, and none is configured", hint
-    message = f"{address} refused the client's certificate {settings.ssl_certfile}: {words}"
-    return message, "has it expired? Does the broker trust the authority that signed it (its ssl.truststore)?"
-
-
-def _untrusted(text: str, address: str) -> tuple[str, str]:
-    if any(sign in text for sign in _OTHER_HOST_NAME):
-        hint = "connect by a name in the certificate; the broker's advertised.listeners must use such a name too"
-        return f"the certificate of {address} is for another host name", hint
-    if "has expired" in text or "not yet valid" in text:
-        return f"the certificate of {address} is out of date", "renew it on the broker, or set this machine's clock"
-    hint = "set ssl.ca.location to the authority that signed it (PEM)"
-    return f"the certificate of {address} is not trusted", hint
-
-
-def _unexplained(error: Exception, address: str, settings: ClientSettings) -> Unreachable:
-    if settings.uses_tls:
-        asks = "does that port speak TLS, and take this client?"
-    elif settings.uses_sasl:
-        asks = f"did it refuse the login of {settings.login_name!r}, or want TLS (SASL_SSL)?"
-    else:
-        asks = "does that port want TLS (SSL) or a login (SASL_PLAINTEXT, SASL_SSL)?"
-    hint = f"security.protocol is {settings.security_protocol}: {asks}"
-    return Unreachable(address, reason=_reason(error), hint=hint)
-
-
-def _reason(error: Exception) -> str:
-    """One line without the client's jargon."""
-    text = str(error).replace("KafkaConnectionError: ", "")
-    return next((words for sign, words in _REASONS.items() if sign in text), text.partition("\n")[0])

@@ -10,15 +10,7 @@ from typing import Final
 
 from kafka.errors import kafka_errors
 
-from acktrail.errors import (
-    AcktrailError,
-    ConfigurationError,
-    GroupNotEmpty,
-    InputError,
-    NotAuthorized,
-    RetryableError,
-    UnknownName,
-)
+from acktrail import errors
 
 NONE: Final = 0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
@@ -67,7 +59,7 @@ def error_text(code: int, message: str | None = None) -> str | None:
     return f"{name}: {message}" if message else name
 
 
-def error_for(code: int, message: str | None, *, operation: str, kind: str, name: str) -> AcktrailError:
+def error_for(code: int, message: str | None, *, operation: str, kind: str, name: str) -> errors.AcktrailError:
     """The error to raise for an error `code` that Kafka gave for `kind` (group, topic ...) `name`. `operation` is the
     ACL operation that the request needs."""
     text = error_text(code, message)
@@ -77,22 +69,22 @@ def error_for(code: int, message: str | None, *, operation: str, kind: str, name
         # A response about a group can lack a right on its topics.
         topics = "the topics of " if code == TOPIC_AUTHORIZATION_FAILED and kind != "topic" else ""
         is_cluster = code == CLUSTER_AUTHORIZATION_FAILED
-        return NotAuthorized(operation, "the cluster" if is_cluster else f"{topics}{kind} {name}")
+        return errors.NotAuthorized(operation, "the cluster" if is_cluster else f"{topics}{kind} {name}")
     if code in _UNKNOWN:
-        return UnknownName(kind, name)
+        return errors.UnknownName(kind, name)
     if code == NON_EMPTY_GROUP:
-        return GroupNotEmpty(name)
+        return errors.GroupNotEmpty(name)
     if code in _REFUSED_INPUT:
-        return InputError(f"{subject} was refused: {text}", hint="check the name", data=data)
+        return errors.InputError(f"{subject} was refused: {text}", hint="check the name", data=data)
     if code == UNSUPPORTED_VERSION:
-        return ConfigurationError(
+        return errors.ConfigurationError(
             f"this cluster does not serve share groups: {text}",
             hint="Kafka 4.2 or later has them on; on 4.1 set the feature share.version to 1",
             data=data,
         )
     if code in _TRY_LATER:
-        return RetryableError(f"{subject} cannot be asked right now: {text}", hint="try again", data=data)
-    return AcktrailError(f"Kafka refused {subject}: {text}", hint="see the broker's log", data=data)
+        return errors.RetryableError(f"{subject} cannot be asked right now: {text}", hint="try again", data=data)
+    return errors.AcktrailError(f"Kafka refused {subject}: {text}", hint="see the broker's log", data=data)
 
 
 class Outcome(StrEnum):

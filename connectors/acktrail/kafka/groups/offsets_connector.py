@@ -28,6 +28,7 @@ from acktrail.format.columns.schemas.table_schemas import GROUP_OBSERVATIONS, OF
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
+from acktrail.kafka.describe_configs import broker_config
 from acktrail.kafka.descriptions import (
     GroupConfigs,
     GroupDescription,
@@ -37,7 +38,6 @@ from acktrail.kafka.descriptions import (
     TopicDescription,
     TopicPartition,
 )
-from acktrail.kafka.groups.group_requests import broker_config
 from acktrail.kafka.source_connectors import KAFKA_KEYS, ScheduledSource, ScheduledTask
 from acktrail.model.acls import Acl, Purpose
 from acktrail.model.share_partition import STATE_TOPIC

@@ -33,7 +33,7 @@ from acktrail.format.wire.primitives import INT16
 from acktrail.format.wire.raw_record import DecodeStatus, decode_with
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import error_for
-from acktrail.kafka.groups.group_requests import broker_config
+from acktrail.kafka.describe_configs import broker_config
 from acktrail.kafka.log_reader import StateTopic, raw_records
 from acktrail.kafka.log_task import TopicTask, record_gauges
 from acktrail.kafka.source_connectors import LOG_KEYS, ClusterSource, LogSource, missing_rights

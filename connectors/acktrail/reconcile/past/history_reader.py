@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,13 +22,7 @@ from acktrail.model.record_history import (
     history_without_changes,
     record_history,
 )
-from acktrail.model.status_changes import (
-    HistoryCompleteness,
-    OffsetStatusKind,
-    StatusChange,
-    UnknownReason,
-    status_at,
-)
+from acktrail.model.status_changes import HistoryCompleteness, OffsetStatusKind, StatusChange, UnknownReason, status_at
 from acktrail.reconcile.past.history_completeness import (
     HistoryScope,
     NotedGaps,
@@ -44,7 +37,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
 
-_NEAREST: Final = 3
 _BY_GAPS: Final = frozenset({UnknownReason.GAP, UnknownReason.EARLIER})
 """Reasons behind which a retention may be."""
 _ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
@@ -187,7 +179,7 @@ class HistoryReader:
         rows = self.tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
         if not rows.num_rows:
             groups = pc.unique(self.tables.read(HELD, columns=["group_id"])["group_id"]).drop_null().to_pylist()
-            raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, groups, n=_NEAREST))
+            raise UnknownName("share group", group_id, known=groups)
         return rows
 
     def _changes(self, group_id: str, topic_ids: Sequence[str], partition: int, offset: int) -> pa.Table:
@@ -227,8 +219,7 @@ class HistoryReader:
         known = sorted({row["partition"] for row in rows if row["topic_id"] in ids})
         if not known:
             names = sorted({self.topic(row["topic_id"]).topic or row["topic_id"] for row in rows})
-            nearest = get_close_matches(topic, names, n=_NEAREST)
-            raise UnknownName(f"topic of share group {group_id!r}", topic, nearest=nearest)
+            raise UnknownName(f"topic of share group {group_id!r}", topic, known=names)
         if partition not in known:
             raise UnknownName("partition", f"{topic}:{partition}", nearest=[f"{topic}:{known[-1]}"])
         raise InputError(

@@ -25,13 +25,7 @@ from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import OffsetStatusKind
-from acktrail.reconcile.past.history_tables import (
-    CHANGES,
-    change_positions,
-    saved_positions,
-    saved_rows,
-    unattributed_records,
-)
+from acktrail.reconcile.past import history_tables
 from acktrail.reconcile.record_changes import record_changes
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
@@ -80,9 +74,9 @@ class SettledHistory:
     def __init__(
         self, tables: Tables, cluster_id: str, state_topic_id: str | None, ranges: Collection[AffectedRange]
     ) -> None:
-        ensure_same_cluster(tables, cluster_id, (CHANGES, _RECORDS))
+        ensure_same_cluster(tables, cluster_id, (history_tables.CHANGES, _RECORDS))
         self._tables, self._ranges = tables, tuple(ranges)
-        records, snapshot = tables.snapshot(_RECORDS), tables.snapshot(CHANGES)
+        records, snapshot = tables.snapshot(_RECORDS), tables.snapshot(history_tables.CHANGES)
         kept = None if records is None else records.properties.get("state_topic_id")
         self._refusal: str | None = None
         """Why the tables are no history of Kafka's state topic."""
@@ -100,11 +94,11 @@ class SettledHistory:
         if kept_from_ms is not None:
             self._not_kept = f"changes before {instant_text(kept_from_ms)} are not kept (tables maintain --keep)"
         numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
-        self.positions = change_positions(tables, numbers)
+        self.positions = history_tables.change_positions(tables, numbers)
         """The offset of the first state record whose changes are not in the history, by state partition."""
         self._doubts: defaultdict[int, list[int]] = defaultdict(list)
         """Offsets of ``unattributed_records``, by state partition."""
-        for row in unattributed_records(tables, numbers):
+        for row in history_tables.unattributed_records(tables, numbers):
             self._doubts[row["state_partition"]].append(row["offset"])
         where = (
             pc.field("group_id").isin(sorted({own.key.group_id for own in ranges}))
@@ -132,7 +126,7 @@ class SettledHistory:
         """Where newer records are to be read from, by state partition, and what is held there of the groups: rows of
         ``HELD_COLUMNS``."""
         where = pc.field("group_id").isin(sorted({own.key.group_id for own in self._ranges}))
-        return saved_positions(self._tables), saved_rows(self._tables, where)
+        return history_tables.saved_positions(self._tables), history_tables.saved_rows(self._tables, where)
 
     def add(
         self, held: pa.Table, newer: Iterable[RawRecord], pruned: Mapping[int, tuple[int, int]], ends: Mapping[int, int]

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -31,13 +30,7 @@ from acktrail.tables.delta.table_commit import (
     remove_action,
     written_file,
 )
-from acktrail.tables.delta.table_layout import (
-    CHUNK,
-    cast_to_schema,
-    is_append_only,
-    last_of_each_key,
-    merge_rows,
-)
+from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, is_append_only, last_of_each_key, merge_rows
 from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns, made, opened
 
@@ -153,7 +146,7 @@ class Tables:
     def place(self, name: str) -> TablePlace:
         """Where the files of a table lie."""
         if name not in TABLES and name not in self._others:
-            raise UnknownName("table", name, nearest=get_close_matches(name, TABLES, n=3))
+            raise UnknownName("table", name, known=TABLES)
         return TablePlace(name=name, root=self._root)
 
     @contextmanager

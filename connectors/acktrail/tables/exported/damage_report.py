@@ -21,7 +21,8 @@ from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import Damage, TablePlace, read_at_times
-from acktrail.tables.exported.export_ranges import RANGES_TABLE, LostOffsets, is_whole
+from acktrail.tables.exported.continuity import LostOffsets, is_whole
+from acktrail.tables.exported.export_ranges import RANGES_TABLE
 from acktrail.tables.exported.record_files import RECORDS
 
 _FIRST: Final = f"{0:020d}.json"

@@ -1,66 +1,30 @@
-"""The Delta sink: rows and positions of all source partitions in one commit.
-
-State records may also be written as data files by several processes, and committed by another one: as many writers as
-there are executors, and one commit. Between them travels what a file is called and what it covers, never a row. A file
-that is not committed is no part of the table: its writer was killed, or did the work a second time. ``acktrail tables
-maintain`` removes it.
-"""
+"""The Delta sink: rows and positions of all source partitions in one commit. Data files of state records that others
+wrote (`data_file_sink`) are committed as rows are."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.contract import SinkTask
-from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition, state_source_partition
+from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition
 from acktrail.errors import ForeignCluster
-from acktrail.format.columns.schemas.table_schemas import TABLES, TOPICS
-from acktrail.tables.cluster_check import (
-    OWN_DIALECT,
-    create_for,
-    create_records_for,
-    ensure_root,
-    ensure_same_cluster,
-)
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.tables.cluster_check import OWN_DIALECT, create_for, create_records_for, ensure_root, ensure_same_cluster
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.export_ranges import (
-    RANGES,
-    TableLogs,
-    copy_ranges,
-    ensure_whole,
-    log_marks,
-    merge_spans,
-    range_rows,
-    ranges_text,
-)
+from acktrail.tables.exported import export_ranges
+from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.topic_listing import renew_topics
 
-_HIDDEN: Final = "not_authorized"
-_LASTING: Final = ("topic", "partition_count", "is_internal")
-"""What is kept of a topic that may not be described any more."""
 _FEW_ROWS: Final = 1_000
 """A piece costs as much to write as about this number of rows: smaller ones are put together first."""
-_Row = Mapping[str, Any]
-_NUMBERS: Final = (
-    *("partition", "first_offset", "last_offset", "records", "quarantined", "log_start_offset", "log_end_offset"),
-    *("gap_first", "gap_last", "offset_shift", "leader_epoch"),
-)
-_TEXTS: Final = ("topic_id", "gap_reason")
-_SPANS: Final = pa.schema(
-    [
-        *(pa.field(name, pa.int64()) for name in (*_NUMBERS, "position")),
-        *(pa.field(name, pa.string()) for name in _TEXTS),
-    ]
-)
-WRITTEN: Final = pa.schema([*_SPANS, *WRITTEN_FILES])
-"""A row is a span of a log (``connect.source_batches.LogSpan``) with the position behind it, or a data file."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +89,7 @@ class DeltaSink(SinkTask):
             ensure_same_cluster(self._tables, self._cluster_id)
             ensure_root(self._tables, self._cluster_id)
             ensure_whole(self._tables)
-            copy_ranges(self._tables)
+            export_ranges.copy_ranges(self._tables)
             self._newest = self._tables.snapshot("state_records")
             if self._newest is None:
                 self._tables.prepare()
@@ -139,9 +103,9 @@ class DeltaSink(SinkTask):
         return self._committed[source_partition]
 
     @property
-    def stored(self) -> TableLogs:
+    def stored(self) -> export_ranges.TableLogs:
         self.start()
-        return TableLogs(self._tables, self._newest)
+        return export_ranges.TableLogs(self._tables, self._newest)
 
     @property
     def pending_rows(self) -> int:
@@ -201,7 +165,7 @@ class DeltaSink(SinkTask):
         )
         if span is None:
             raise ValueError(f"{batch.source_partition}: a batch with a position needs a span")
-        self._note(log_marks(batch.source_partition, span))
+        self._note(export_ranges.log_marks(batch.source_partition, span))
         if not span.records and span.gap_first is None and before in (None, position):
             return
         rows = batch.rows.get("state_records")
@@ -215,7 +179,9 @@ class DeltaSink(SinkTask):
         pending.records.append(rows)
         pending.rows += count
         pending.positions[batch.source_partition] = position
-        pending.spans[batch.source_partition] = merge_spans(pending.spans.get(batch.source_partition, ()), span)
+        pending.spans[batch.source_partition] = export_ranges.merge_spans(
+            pending.spans.get(batch.source_partition, ()), span
+        )
 
     def _note(self, marks: Mapping[str, int]) -> None:
         """Keep the numbers about the logs that the tables do not have yet."""
@@ -240,7 +206,7 @@ class DeltaSink(SinkTask):
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
         records = self._stamped("state_records", placed(pending.records))
         spans = [span for own in pending.spans.values() for span in own]
-        ranges = range_rows(
+        ranges = export_ranges.range_rows(
             spans,
             cluster_id=self._cluster_id,
             run_id=self._run_id,
@@ -259,14 +225,14 @@ class DeltaSink(SinkTask):
                 **pending.marks,
             },
             expected={source_partition: self._committed[source_partition] for source_partition in pending.positions},
-            metadata={RANGES: ranges_text(ranges)},
+            metadata={export_ranges.RANGES: export_ranges.ranges_text(ranges)},
             at=self._tables.followed("state_records"),
         )
         self._marks |= pending.marks
         if not self._has_ranges:
             create_for(self._tables, "export_ranges", self._cluster_id)
             self._has_ranges = True
-        copied = copy_ranges(self._tables)
+        copied = export_ranges.copy_ranges(self._tables)
         return {"state_records": _count(spans), "export_ranges": copied} if pending.positions else {}
 
     def _commit_observations(self, pending: _Pending) -> dict[str, int]:
@@ -341,95 +307,3 @@ def _phase(source_partition: SourcePartition, rows: pa.Table) -> str:
     if len(found) != 1 or None in found[0].values():
         raise ValueError(f"{source_partition}: an observation is of one run, and of one phase of it")
     return "/".join((source_partition, *(found[0][name] for name in names)))
-
-
-def renew_topics(tables: Tables, listing: pa.Table, cluster_id: str) -> int:
-    """Take a complete listing (columns of ``TOPICS``) in one commit; gives the number of rows written.
-
-    A topic id keeps `first_seen_at`. One that the listing lacks is ``deleted``, or ``recreated`` when the
-    listing has its name under another id; one that may not be described (``not_authorized``) keeps the name and size
-    that were seen before. An empty listing is ignored: every cluster has topics.
-    """
-    if not listing.num_rows:
-        return 0
-    known = tables.read("topics", where=pc.field("cluster_id") == cluster_id).to_pylist()
-    present = named(known, listing.to_pylist())
-    changed = departed(known, present)
-    tables.upsert("topics", pa.Table.from_pylist([*present, *changed], schema=TOPICS))
-    return len(present) + len(changed)
-
-
-def named(known: Iterable[_Row], listing: Iterable[_Row]) -> list[dict[str, Any]]:
-    """`listing`, where topics that may not be described have what is `known` of them."""
-    before = {row["topic_id"]: {name: row[name] for name in _LASTING} for row in known}
-    return [{**row, **before.get(row["topic_id"], {})} if row["status"] == _HIDDEN else dict(row) for row in listing]
-
-
-def departed(known: Iterable[_Row], listing: Iterable[_Row]) -> list[dict[str, Any]]:
-    """The rows of `known` that `listing` changes: topic ids that are no longer there."""
-    present = {row["topic_id"]: row for row in listing}
-    run_id = next((row["run_id"] for row in present.values()), None)
-    successors = {row["topic"]: topic_id for topic_id, row in present.items()}
-    changed = []
-    for row in known:
-        successor = successors.get(row["topic"])
-        status = "deleted" if successor is None else "recreated"
-        if row["topic_id"] in present or (row["status"], row["successor_topic_id"]) == (status, successor):
-            continue
-        changed.append({**row, "status": status, "successor_topic_id": successor, "run_id": run_id})
-    return changed
-
-
-class DataFileSink(SinkTask):
-    """Writes batches of logs, continued where ``state_records`` ends now, as data files that are not committed. The
-    table is there. Raises as ``Tables.snapshot``."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._place = tables.place("state_records")
-        self._logs = TableLogs(tables, tables.snapshot("state_records"))
-        self._records: list[pa.Table] = []
-        self._spans: list[dict[str, Any]] = []
-        self._files = [WRITTEN_FILES.empty_table()]
-
-    def position(self, source_partition: SourcePartition) -> int | None:
-        return self._logs.position(source_partition)
-
-    @property
-    def stored(self) -> TableLogs:
-        return self._logs
-
-    @property
-    def pending_rows(self) -> int:
-        return sum(rows.num_rows for rows in self._records)
-
-    def put(self, batch: SourceBatch) -> None:
-        assert batch.span is not None
-        self._records.append(batch.rows["state_records"])
-        self._spans.append({**asdict(batch.span), "position": batch.position})
-
-    def flush(self) -> Commit:
-        """One file of everything put so far; nothing is committed."""
-        rows, self._records = placed(self._records), []
-        with self._place.translated():
-            self._files.append(written_file(self._place, rows))
-        return Commit(rows={})
-
-    @property
-    def written(self) -> pa.Table:
-        """Spans in the order of their offsets, and files (``WRITTEN``)."""
-        spans = pa.Table.from_pylist(self._spans, schema=_SPANS)
-        return pa.concat_tables([WRITTEN.empty_table(), spans, *self._files], promote_options="default")
-
-
-def written_records(written: pa.Table, cluster_id: str) -> tuple[list[SourceBatch], pa.Table]:
-    """The spans in `written` (``WRITTEN``) as batches without rows, and the files (``WRITTEN_FILES``)."""
-    batches = [
-        SourceBatch(
-            source_partition=state_source_partition(cluster_id, row["topic_id"], row["partition"]),
-            rows={},
-            position=row["position"],
-            span=LogSpan(**{name: row[name] for name in (*_NUMBERS, *_TEXTS)}),
-        )
-        for row in written.filter(written["path"].is_null()).to_pylist()
-    ]
-    return batches, written.filter(written["path"].is_valid()).select(WRITTEN_FILES.names)

@@ -22,7 +22,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
 from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.export_ranges import RANGES_TABLE, copy_ranges, ensure_whole
+from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.export_ranges import RANGES_TABLE, copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.sinks.connector_positions import (
     MADE_BY,

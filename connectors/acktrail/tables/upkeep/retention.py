@@ -29,16 +29,10 @@ from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
-from acktrail.tables.exported.export_ranges import RANGES_TABLE, LostOffsets, with_gaps
+from acktrail.tables.exported.continuity import LostOffsets, with_gaps
+from acktrail.tables.exported.export_ranges import RANGES_TABLE
 from acktrail.tables.exported.record_files import DROPPED_BEFORE, RECORDS
-from acktrail.tables.upkeep.file_rewrite import (
-    Change,
-    Rewrite,
-    commit_rewrite,
-    file_bins,
-    rewrite,
-    scanned,
-)
+from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, commit_rewrite, file_bins, rewrite, scanned
 
 AGED_BY: Final = {
     RECORDS: "timestamp_ms",

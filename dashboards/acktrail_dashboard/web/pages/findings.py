@@ -14,7 +14,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
 from acktrail.tables.exported.record_files import RECORDS, record_at
 from acktrail.times import ago_ms, time_ms
-from acktrail.view import listed_rows
+from acktrail.view import check_rows, finding_rows, record_evidence
 from acktrail.view.wording import SEVERITIES
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -41,16 +41,16 @@ def _since(visit: Visit) -> datetime | None:
 
 
 def _findings(visit: Visit) -> dict[str, Any]:
-    wanted = listed_rows.FindingFilter(
+    wanted = finding_rows.FindingFilter(
         rule=visit.text("rule"),
         severity=visit.choice("severity", SEVERITIES),
         group_id=visit.text("group"),
         first_seen=_since(visit),
-        shown=visit.choice("shown", listed_rows.SHOWN) or "open",
+        shown=visit.choice("shown", finding_rows.SHOWN) or "open",
     )
     runs, at = visit.open_runs, visit.number("page") or 1
     return {
-        "list": listed_rows.finding_page(visit.read("findings"), wanted, runs=runs, topics=visit.topics, at=at),
+        "list": finding_rows.finding_page(visit.read("findings"), wanted, runs=runs, topics=visit.topics, at=at),
         "wanted": wanted,
         "run_id": runs.reconciliation,
         "is_new": not visit.exists("findings"),
@@ -65,7 +65,7 @@ def _finding(visit: Visit) -> dict[str, Any]:
     rows = visit.read("findings", where=where).sort_by([("last_seen_at", "descending")]).to_pylist()
     if not rows and not visit.problems:
         raise UnknownName("finding", f"{rule} of {subject}")
-    row = listed_rows.finding_row(rows[0], visit.topics, visit.open_runs) if rows else None
+    row = finding_rows.finding_row(rows[0], visit.topics, visit.open_runs) if rows else None
     if row is None or row.evidence_offset is None:
         return {"row": row, **_evidence(visit, None, None)}
     return {"row": row, **_evidence(visit, row.evidence_state_partition, row.evidence_offset)}
@@ -85,14 +85,14 @@ def _evidence(visit: Visit, state_partition: int | None, offset: int | None) -> 
     if state_partition is None or offset is None:
         return {**place, "evidence": None}
     row = visit.ask(RECORDS, lambda tables: record_at(tables, state_partition, offset), None)
-    return {**place, "evidence": None if row is None else listed_rows.record_evidence(row, visit.topics)}
+    return {**place, "evidence": None if row is None else record_evidence.record_evidence(row, visit.topics)}
 
 
 def _checks(visit: Visit) -> dict[str, Any]:
     runs = _checked_runs(visit, _RUNS)
     results = _results_of(visit, runs)
     return {
-        "grid": listed_rows.check_grid(results, runs, suite=visit.text("suite")),
+        "grid": check_rows.check_grid(results, runs, suite=visit.text("suite")),
         "suite": visit.text("suite"),
         "suite_names": sorted(name for name in results["suite"].unique().to_pylist() if name),
     }
@@ -102,10 +102,8 @@ def _checked_runs(visit: Visit, most: int) -> list[tuple[str, datetime]]:
     """The runs validated last; what is older than some days is read only where these have too few."""
     recent = pc.field("evaluated_at") >= pa.scalar(visit.now.replace(minute=0, second=0, microsecond=0) - _RECENT)
     columns = ("run_id", "evaluated_at")
-    found = listed_rows.newest_runs(visit.read("quality_results", columns=columns, where=recent), most)
-    return (
-        found if len(found) == most else listed_rows.newest_runs(visit.read("quality_results", columns=columns), most)
-    )
+    found = check_rows.newest_runs(visit.read("quality_results", columns=columns, where=recent), most)
+    return found if len(found) == most else check_rows.newest_runs(visit.read("quality_results", columns=columns), most)
 
 
 def _results_of(visit: Visit, runs: list[tuple[str, datetime]], columns: tuple[str, ...] | None = _COLUMNS) -> pa.Table:
@@ -126,7 +124,7 @@ def _check(visit: Visit) -> dict[str, Any]:
     rows = visit.read("quality_results", where=where).sort_by([("evaluated_at", "descending")]).to_pylist()
     if not rows and not visit.problems:
         raise UnknownName("result", f"{expectation} of {suite} in run {run_id}")
-    return {"results": [*map(listed_rows.check_result, rows)]}
+    return {"results": [*map(check_rows.check_result, rows)]}
 
 
 def _rules(visit: Visit) -> dict[str, Any]:
@@ -146,14 +144,14 @@ def _rule(visit: Visit) -> dict[str, Any]:
         "rule": rule,
         "asked": rule_id,
         "open": sum(opened.get(each, 0) for each in rule.ids),
-        "results": listed_rows.newest_results(own),
+        "results": check_rows.newest_results(own),
     }
 
 
 def _open_by_rule(visit: Visit) -> dict[str, int]:
     """How many findings are open, or may be, by rule."""
     findings = visit.read("findings", columns=("rule", "run_id"))
-    of_open, _ = listed_rows.open_and_gone(findings, visit.open_runs)
+    of_open, _ = finding_rows.open_and_gone(findings, visit.open_runs)
     own = findings.filter(of_open)
     return {each["values"]: each["counts"] for each in pc.value_counts(own["rule"]).to_pylist()}
 

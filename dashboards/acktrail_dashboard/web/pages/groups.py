@@ -17,7 +17,7 @@ from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
 from acktrail.view import history_text, queue_rows
-from acktrail.view.listed_rows import FINDING_COLUMNS, FindingRow, finding_row
+from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
 from acktrail.view.partition_rows import PartitionKey, partition_key, row_key
 from acktrail.view.wording import STATUSES
 from acktrail_dashboard.pictures import STRIP_WIDTH, BandKind, StateWindow, bands, charts_of, state_window, strip_paths

@@ -24,11 +24,12 @@ from acktrail.change.audit.journal import read_plan_row
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.change.lifecycle.plan_status import list_plans, plan_status
-from acktrail.change.planning.change_plan import by_severity, partition_rows
+from acktrail.change.planning.change_plan import partition_rows
+from acktrail.change.planning.notices import by_severity
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.tables.exported.record_files import RECORDS, quarantined_records
-from acktrail.view import listed_rows
+from acktrail.view import check_rows, export_rows, finding_rows
 from acktrail.view.queue_rows import ROWS_A_PAGE, groups_of, part_of, status_counts, told_changes, tone_counts
 from acktrail.view.wording import RESULTS, SEVERITIES, canonical, counted, headline, status_rank, tally
 from acktrail_dashboard.web.pages.groups import findings_where, share_partitions
@@ -80,7 +81,7 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     plans = visit.read("reset_plans", columns=_PLAN_COLUMNS, where=where)
     executions = visit.read("reset_executions", columns=("run_id", "plan_id"), where=where)
     newest = next(iter(totals.slice(0, 1).to_pylist()), None)
-    results = listed_rows.newest_results(quality)
+    results = check_rows.newest_results(quality)
     parts = (totals, ranges, quality, findings, changes, plans, executions)
     return {
         "run_ids": sorted({run for part in parts for run in part["run_id"].to_pylist()}),
@@ -162,8 +163,8 @@ def _html(text: str) -> Markup:
 
 
 def _export(visit: Visit) -> dict[str, Any]:
-    ranges = visit.read("export_ranges", columns=listed_rows.EXPORT_COLUMNS)
-    positions, gaps = listed_rows.export_rows(ranges), listed_rows.gap_rows(ranges)
+    ranges = visit.read("export_ranges", columns=export_rows.EXPORT_COLUMNS)
+    positions, gaps = export_rows.export_rows(ranges), export_rows.gap_rows(ranges)
     quarantined = visit.ask(RECORDS, quarantined_records, None)
     newest = quarantined and quarantined.sort_by([("timestamp_ms", "descending"), ("offset", "descending")])
     behind = [position.behind for position in positions]
@@ -227,14 +228,14 @@ def _newest(visit: Visit, table: str, column: str, columns: tuple[str, ...] | No
 
 def _stopping(visit: Visit) -> int:
     own = pc.field("run_id") == visit.open_runs.reconciliation
-    return listed_rows.stopping_rules(visit.read("quality_results", where=own))
+    return check_rows.stopping_rules(visit.read("quality_results", where=own))
 
 
 def _finding_changes(visit: Visit) -> dict[str, dict[str, int]]:
     """Findings by severity: `new` were first seen within the range of time, `gone` were seen last within it and are not
     open any more. One that was gone for a while and is open again is neither."""
     findings = visit.read("findings", columns=("rule", "run_id", "severity", "first_seen_at", "last_seen_at"))
-    of_open, of_gone = listed_rows.open_and_gone(findings, visit.open_runs)
+    of_open, of_gone = finding_rows.open_and_gone(findings, visit.open_runs)
     is_gone = pc.and_(of_gone, pc.invert(of_open))
     found = {
         "new": findings.filter(of_open).filter(visit.within("first_seen_at")),

@@ -1,0 +1,81 @@
+"""Requests of other plans: those that came later, and those without an answer, which may still arrive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from acktrail.change.audit.audit_chain import AuditRow, Event
+from acktrail.change.audit.journal import Journal
+from acktrail.change.execution.attempt import Key, asked_in
+from acktrail.change.lifecycle.plan_life import ChangeStatus, standings
+from acktrail.change.planning.notices import Notice, Severity
+from acktrail.times import utc_text
+
+RULE = "unanswered_request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unanswered:
+    """A request for one group. `before` is the audit row from right before it was sent; `targets` are the start offsets
+    that it asks for by topic and partition, none where it is about all of the group."""
+
+    before: AuditRow
+    targets: Mapping[tuple[str, int], int]
+
+    @property
+    def group_id(self) -> str:
+        return self.before.group_id or ""
+
+
+def unanswered(rows: Iterable[AuditRow], *, but: str) -> list[Unanswered]:
+    """The requests among `rows`, all of some groups, without those of plan `but`."""
+    known = list(rows)
+    newest = {(one.plan_id, one.group_id, one.attempt): one for one in standings(known)}
+    by_event: dict[tuple[str, str, str, int], AuditRow] = {
+        (row.event, row.plan_id, row.group_id or "", row.attempt): row for row in known
+    }
+    found = []
+    for key, one in newest.items():
+        before, after = by_event.get((Event.BEFORE_CALL, *key)), by_event.get((Event.AFTER_CALL, *key))
+        is_open = one.standing is ChangeStatus.UNKNOWN and (after is None or after.outcome == "unknown")
+        if is_open and before is not None and one.plan_id != but:
+            asked = {(topic, part): target for topic, part, target in asked_in(json.loads(before.detail))[1]}
+            found.append(Unanswered(before=before, targets=asked))
+    return found
+
+
+def rival_of(key: tuple[str, str, int], target: int, requests: Iterable[Unanswered]) -> str | None:
+    """The plan of an unanswered request that puts this share partition to the same target."""
+    group_id, topic, partition = key
+    same = (one for one in requests if one.group_id == group_id and one.targets.get((topic, partition)) == target)
+    return next((one.before.plan_id for one in same), None)
+
+
+def unanswered_notices(parts: Iterable[tuple[str, str, int]], requests: Iterable[Unanswered]) -> Iterator[Notice]:
+    """The notices about `requests` in a plan for these share partitions."""
+    wanted = set(parts)
+    groups = {group_id for group_id, _, _ in wanted}
+    for one in requests:
+        own = [part for part in one.targets if (one.group_id, *part) in wanted]
+        if own or (one.group_id in groups and not one.targets):
+            what = f"{len(own)} of these share partitions" if one.targets else "the group"
+            text = (
+                f"plan {one.before.plan_id} was sent for {what} at {utc_text(one.before.audited_at)}, and its outcome "
+                f"is not known: it may still arrive and undo this one; acktrail change verify {one.before.plan_id}"
+            )
+            yield Notice(Severity.SERIOUS, RULE, text, group_id=one.group_id)
+
+
+def requests_after(
+    journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
+) -> Iterator[tuple[AuditRow, Key, int, Mapping[int, int]]]:
+    """Every share partition of a request for the same groups after the rows of `own`: the row before the request, what
+    it asks for, and the state partitions' ends then."""
+    first = {row.group_id: row.sequence for row in own if row.event == Event.BEFORE_CALL}
+    wanted = {"group_id": sorted(groups), "event": Event.BEFORE_CALL.value}
+    for row in journal.audit(wanted, first=min(first.values(), default=0) + 1):
+        if row.sequence > first[row.group_id]:
+            ends, parts = asked_in(json.loads(row.detail))
+            yield from ((row, (row.group_id or "", topic, part), target, ends) for topic, part, target in parts)

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 from drivers.command_line import Done, run
 from servers.workload import Workload, start_at
 
-from acktrail.cli.commands.groups import GroupAnswer
+from acktrail.cli.group_answers import GroupAnswer
 from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 

@@ -22,8 +22,8 @@ from samples.dump_lines import dump_line
 from acktrail.branches import load
 from acktrail.change.request.reset_request import StrategyKind, choose_strategy
 from acktrail.cli import main as command_line
-from acktrail.cli.commands.groups import GroupAnswer, states_text
 from acktrail.cli.common_options import json_line
+from acktrail.cli.group_answers import GroupAnswer, states_text
 from acktrail.cli.main import app
 from acktrail.errors import InputError
 from acktrail.format.wire.dialects import encode

@@ -15,9 +15,10 @@ from samples.health_tables import CLUSTER, HealthTables
 from servers.workload import Workload
 
 from acktrail.cli import main as command_line
-from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file, read_profiles
+from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
+from acktrail.profiles import read_profiles
 from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
 from acktrail.view.finding_rows import FindingRow

@@ -17,15 +17,15 @@ from acktrail.errors import AcktrailError, MissingDependency
 
 COMMANDS: Final = MappingProxyType(
     {
-        "broker": "acktrail.cli.commands.servers:broker_commands",
+        "broker": "acktrail.cli.commands.broker:app",
         "doctor": "acktrail.cli.commands.doctor:doctor",
         "status": "acktrail.cli.commands.status:status",
-        "findings": "acktrail.cli.commands.status:findings",
+        "findings": "acktrail.cli.commands.findings:findings",
         "run.export": "acktrail.cli.commands.export:export",
         "groups": "acktrail.cli.commands.groups:app",
         "record.show": "acktrail.cli.commands.delivery_history:record",
         "record.archived": "acktrail.cli.commands.delivery_history:archived",
-        "record.dead-letters": "acktrail.cli.commands.delivery_history:dead_letters",
+        "record.dead-letters": "acktrail.cli.commands.dead_letters:dead_letters",
         "record.rates": "acktrail.cli.commands.delivery_history:rates",
         "record.decode": "acktrail.cli.commands.copied_logs:decode",
         "record.replay": "acktrail.cli.commands.copied_logs:replay",
@@ -40,10 +40,10 @@ COMMANDS: Final = MappingProxyType(
         "change.audit": "acktrail.cli.change.report_commands:audit",
         "change.export": "acktrail.cli.change.report_commands:export",
         "tables.import": "acktrail.cli.commands.export:import_files",
-        "tables.repair": "acktrail.cli.commands.export:repair",
-        "tables.maintain": "acktrail.cli.commands.upkeep:maintain",
-        "tables.metrics": "acktrail.cli.commands.upkeep:metrics",
-        "connect": "acktrail.cli.commands.servers:connect",
+        "tables.repair": "acktrail.cli.commands.repair:repair",
+        "tables.maintain": "acktrail.cli.commands.maintain:maintain",
+        "tables.metrics": "acktrail.cli.commands.metrics:metrics",
+        "connect": "acktrail.cli.commands.connect:app",
         "config.profiles": "acktrail.cli.commands.profiles:app",
         "config.dags": "acktrail.cli.commands.profiles:dags",
     }

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acktrail.cli.change import change_preview
 from acktrail.cli.change import change_preview as options
-from acktrail.cli.change.change_preview import (
-    HOUR_MS,
-    carry_out,
-    keep_new,
-    keep_or_execute,
-    load_any_plan,
-    show_outcome,
-    show_what_would_be_sent,
-)
 from acktrail.cli.common_options import OfBoth, OfTables
 from acktrail.cli.progress import interruptible
 from acktrail.config import TablesConfig
@@ -120,7 +112,7 @@ def plan_reset(
         if wait_empty:
             api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
         plan = make_plan(cluster, request, tables=target)
-    keep_new(plan, target, out, as_json=at.as_json)
+    change_preview.keep_new(plan, target, out, as_json=at.as_json)
 
 
 def approve(
@@ -160,7 +152,7 @@ def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: C
     from acktrail.change import api
     from acktrail.change.lifecycle.plan_status import account
 
-    loaded, by, approved = load_any_plan(plan, target), account(), cluster is not None
+    loaded, by, approved = change_preview.load_any_plan(plan, target), account(), cluster is not None
     standing = api.note_decision(target, loaded, approved=approved, actor=by, note=why, cluster=cluster)
     if as_json:
         typer.echo(json.dumps({"plan_id": loaded.plan_id, "standing": standing.value, "by": by}))
@@ -192,15 +184,15 @@ def apply(
     from acktrail.change.cluster import Cluster
 
     target = at.needed
-    loaded, age_ms = load_any_plan(plan, target), int(max_age * HOUR_MS)
+    loaded, age_ms = change_preview.load_any_plan(plan, target), int(max_age * change_preview.HOUR_MS)
     with Cluster(at.kafka) as cluster:
         if not execute:
             rows = api.recheck(cluster, target, loaded, partial=partial, max_age_ms=age_ms)
-            show_what_would_be_sent(loaded, rows, as_json=at.as_json)
+            change_preview.show_what_would_be_sent(loaded, rows, as_json=at.as_json)
             return
         if wait_empty > 0:
             api.wait_until_empty(cluster, loaded.group_ids, timeout_s=wait_empty)
-        carry_out(cluster, loaded, target, waits, partial=partial, max_age_ms=age_ms, as_json=at.as_json)
+        change_preview.carry_out(cluster, loaded, target, waits, partial=partial, max_age_ms=age_ms, as_json=at.as_json)
 
 
 def verify(
@@ -217,12 +209,12 @@ def verify(
     from acktrail.change.cluster import Cluster
 
     target = at.needed
-    loaded = load_any_plan(plan, target)
+    loaded = change_preview.load_any_plan(plan, target)
     with Cluster(at.kafka) as cluster:
         journal = api.open_journal(target, loaded)
         with interruptible():
             found = api.verify(cluster, journal, loaded, wait_s=waits.wait, watch_s=waits.watch)
-        show_outcome(journal, loaded, found, as_json=at.as_json)
+        change_preview.show_outcome(journal, loaded, found, as_json=at.as_json)
 
 
 def undo(
@@ -266,4 +258,6 @@ def undo(
     )
     with Cluster(at.kafka) as cluster:
         made = make_plan(cluster, request, tables=target)
-        keep_or_execute(cluster, made, target, out, waits, execute=execute, partial=partial, as_json=at.as_json)
+        change_preview.keep_or_execute(
+            cluster, made, target, out, waits, execute=execute, partial=partial, as_json=at.as_json
+        )

@@ -1,43 +1,36 @@
-"""``acktrail status``: is the trail fresh and complete, and which group is in trouble, on one screen; and ``acktrail
-findings``: the rules that are broken now, with names and evidence."""
+"""``acktrail status``: is the trail fresh and complete, and which group is in trouble, on one screen."""
 
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.common_options import TIME, OfTables, echo_rows, json_line
-from acktrail.errors import InputError, QualityGateFailed
+from acktrail.cli.common_options import OfTables, json_line
+from acktrail.errors import QualityGateFailed
 from acktrail.plain_tables import KnownSum, printable, table
-from acktrail.times import duration_ms, instant_text, time_ms, utc_text
-from acktrail.view.wording import SEVERITIES, ago, counts_text, headline, in_words, trouble_text
+from acktrail.times import duration_ms, instant_text, utc_text
+from acktrail.view.wording import ago, counts_text, headline, in_words, trouble_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acktrail.tables.delta.store import Tables
     from acktrail.view.cluster_health import ClusterHealth
-    from acktrail.view.finding_rows import FindingRow
 
 ACT_ON_IT: Final = QualityGateFailed.exit_code
 _REDRAW: Final = "\033[H\033[2J"
 _LONGEST_MS: Final = 86_400_000
 _LINES: Final = 60
 """Of an answer that no terminal shows."""
-_OLDEST: Final = dt.datetime.min.replace(tzinfo=dt.UTC)
-"""When a finding was first seen that does not know it."""
 _LEAST_ROWS: Final = 3
 _GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "UNFINISHED")
 _QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "UNFINISHED", "REASON")
-_FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL")
 _HELPERS: Final = ("words", "counts", "rank")
 """Columns of rows that say nothing of their own."""
 Row = Mapping[str, Any]
@@ -101,79 +94,6 @@ def _lines() -> int:
     return shutil.get_terminal_size().lines - 1 if sys.stdout.isatty() else _LINES
 
 
-def findings(
-    severity: Annotated[
-        str | None, typer.Option("--severity", help="This severity and worse: critical, error, warning, info.")
-    ] = None,
-    rule: Annotated[str | None, typer.Option("--rule", help="Only rules that match, shell style.")] = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", help="Only groups that match, shell style. May be repeated.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help=f"Only what was first seen at or after this time: {TIME}.")
-    ] = None,
-    seen_by: Annotated[
-        str | None,
-        typer.Option("--seen-by", help="Acknowledge the archived records of --group in this name; list nothing."),
-    ] = None,
-    all_of_them: Annotated[bool, typer.Option("--all", help="Also those that are not open any more.")] = False,
-    *,
-    at: OfTables,
-) -> None:
-    """List the findings that are open, the worst and then the newest first: rule, place, since when, and evidence.
-
-    Open is what the newest reconciliation saw, and the newest audit of a branch. EVIDENCE is the state record that
-    shows it: its state partition and offset in __share_group_state. The JSON form has one object for each finding. The
-    exit code is 0 also when there are findings: `acktrail status` is the one for scripts.
-    Archived records stay a finding, and what archived most of its records keeps the status `archived_unseen`, until
-    somebody acknowledges them with --seen-by, or for ACKTRAIL_UNSEEN (7 days); from the next reconciliation on.
-
-    Example: acktrail findings --severity error --since 1d
-    """
-    from_ms = None if since is None else time_ms("--since", since)
-    config = at.needed
-    from acktrail.tables.delta.store import Tables
-    from acktrail.view.finding_rows import open_findings
-
-    if severity is not None and severity not in SEVERITIES:
-        raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")
-    store = Tables(config)
-    if seen_by is not None:
-        _acknowledge(store, group or [], seen_by)
-        return
-    worse = None if severity is None else SEVERITIES[: SEVERITIES.index(severity) + 1]
-    tests: list[Callable[[FindingRow], bool]] = [
-        lambda each: worse is None or each.severity in worse,
-        lambda each: rule is None or fnmatch.fnmatchcase(each.rule, rule),
-        lambda each: not group or _is_one_of(each.group_id, group),
-        lambda each: from_ms is None or (each.first_seen_at or _OLDEST).timestamp() * 1000 >= from_ms,
-    ]
-    listed = open_findings(store, gone_too=all_of_them)
-    found = [each for each in listed if all(test(each) for test in tests)]
-    if at.as_json:
-        echo_rows(map(asdict, found))
-        return
-    typer.echo(findings_text(found, dt.datetime.now(dt.UTC)))
-
-
-def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
-    from acktrail.reconcile.findings import note_seen
-
-    if not groups or not seen_by.strip():
-        raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")
-    noted = note_seen(store, groups, seen_by.strip(), dt.datetime.now(dt.UTC))
-    if not noted.num_rows:
-        raise InputError("no group of that name has archived records", hint="`acktrail findings` lists them")
-    for row in noted.to_pylist():
-        where = f"{row['group_id']} {row['topic'] or row['topic_id']} {row['partition']}"
-        typer.echo(printable(f"{where}: {row['reason']}"))
-    typer.echo("the next reconciliation leaves them out")
-
-
-def _is_one_of(group_id: str | None, patterns: list[str]) -> bool:
-    return group_id is not None and any(fnmatch.fnmatchcase(group_id, pattern) for pattern in patterns)
-
-
 def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, stopping: int, lines: int) -> str:
     """Who is in trouble, freshness and completeness, then groups, then the share partitions in trouble; at most `lines`
     lines, where that leaves a few rows of each. The last line has what is to be acted on. `stopping`: critical rules
@@ -200,23 +120,6 @@ def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> 
 def _nothing(found: ClusterHealth) -> str:
     looks = "; ".join(found.to_look_at())
     return f"nothing to act on{f'; to look at: {looks}' if looks else ''}"
-
-
-def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:
-    """One line a finding, the worst first."""
-    if not found:
-        return "no finding"
-    rows = [
-        (
-            *(each.severity if each.is_open else f"({each.severity})", each.rule, each.group_id),
-            *(each.topic or each.topic_id, each.partition, ago(each.first_seen_at, now), each.times_seen),
-            _evidence(each),
-            each.detail if each.group_id is not None else f"{each.subject}: {each.detail}",
-        )
-        for each in found
-    ]
-    text = table(_FINDING_HEADERS, rows)
-    return text if all(each.is_open for each in found) else f"{text}\n\n(severity): not open any more"
 
 
 def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> dict[str, Any]:
@@ -348,8 +251,3 @@ def amounts(counts: Mapping[str, int] | None) -> str:
     if counts is None:
         return "unknown"
     return counts_text(dict(sorted(counts.items(), key=lambda pair: pair[0] == "match")))
-
-
-def _evidence(row: FindingRow) -> str | None:
-    place, offset = row.evidence_state_partition, row.evidence_offset
-    return None if place is None else f"{place}:{'?' if offset is None else offset}"

@@ -1,18 +1,16 @@
-"""``acktrail tables maintain`` and ``metrics``: upkeep of the tables, and what they say, for Prometheus."""
+"""``acktrail tables maintain``: upkeep of the tables."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot
-from acktrail.errors import ConfigurationError, InputError
+from acktrail.cli.common_options import OfTables
+from acktrail.errors import InputError
 from acktrail.plain_tables import table
 from acktrail.times import duration_ms, instant_text
 
@@ -24,7 +22,6 @@ _HEADERS: Final = (
     *("TABLE", "ROWS", "FILES", "SIZE", "LOG"),
     *("COMPACTED", "MERGED", "REMOVED", "FILES AFTER", "ROWS DROPPED", "OF DAYS"),
 )
-_LONGEST_MS: Final = 86_400_000
 
 
 def maintain(
@@ -106,54 +103,3 @@ def _bytes(number: int) -> str:
         if abs(number) >= least:
             return f"{number / least:,.1f} {unit}"
     return f"{number:,} B"
-
-
-def metrics(
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write to this file, whole or not at all, for node_exporter's textfile collector."),
-    ] = None,
-    listen: Annotated[
-        str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C; port 0: any free one.")
-    ] = None,
-    every: Annotated[str, typer.Option("--every", help="With --listen, how often the tables are read.")] = "30s",
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-) -> None:
-    """Show freshness, gaps, verdicts, findings, quality and statuses as metrics for Prometheus, once or at an address.
-
-    Without --out and --listen the text is printed once. Totals have every group; the worst 1,000 have series of their
-    own. What is not known has no series. Reads tables alone, no broker; docs/metrics.md has every name.
-
-    Example: acktrail tables metrics --listen 127.0.0.1:9465
-    """
-    every_ms = min(duration_ms("--every", every), _LONGEST_MS)
-    if out is not None and listen is not None:
-        raise InputError("--out and --listen exclude each other", hint="give one of them")
-    config = OfTables(tables, tables_options).needed
-    from acktrail.connect.activity import stop_on_signals
-    from acktrail.connect.metrics.metrics_endpoint import collectors_served
-    from acktrail.view import table_metrics
-
-    if listen is None:
-        text = table_metrics.metrics_text(config)
-        _write(out, text) if out is not None else typer.echo(text, nl=False)
-        return
-    own = table_metrics.TableMetrics(config, every_s=every_ms / 1000)
-    with stop_on_signals() as stop, collectors_served([table_metrics.BuildInfo(), own], listen, "--listen") as address:
-        own.start()
-        typer.echo(f"metrics at {address}", err=True)
-        stop.wait()
-        own.stop()
-
-
-def _write(file: Path, text: bytes) -> None:
-    """A reader never sees half of it."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(text)
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        reason = f"{file} cannot be written: {error.strerror}"
-        raise ConfigurationError(reason, hint="name a folder that is there") from error

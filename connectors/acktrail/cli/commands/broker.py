@@ -1,5 +1,4 @@
-"""``acktrail broker``: a real Kafka broker on this machine, to try things on; ``acktrail connect``: the worker that
-runs connectors, and what can be configured."""
+"""``acktrail broker``: a real Kafka broker on this machine, to try things on."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson, command_group, echo_rows
 from acktrail.config import cache_folder
 
@@ -19,16 +17,15 @@ if TYPE_CHECKING:
     from acktrail.embedded.kafka.embedded_broker import DetachedBroker
 
 
-broker_commands = command_group(
+app = command_group(
     "A real Kafka broker on this machine, to try things on: one node, on loopback, fetched when first needed."
 )
 
 _DEFAULT_VERSION = "4.3.1"
 Folder = Annotated[Path | None, typer.Option(help="Where the broker keeps its data. Default: in the user's cache.")]
-connect = command_group("Run connectors, as a Kafka Connect worker does.")
 
 
-@broker_commands.command()
+@app.command()
 def start(
     version: Annotated[str, typer.Option(help="Kafka release: 4.1.2, 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
     folder: Folder = None,
@@ -58,7 +55,7 @@ def start(
     typer.echo(json.dumps(broker.to_json()) if as_json else broker.bootstrap_servers)
 
 
-@broker_commands.command()
+@app.command()
 def stop(
     folder: Folder = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the folder, data and all.")] = False,
@@ -76,7 +73,7 @@ def stop(
         typer.echo("no broker runs", err=True)
 
 
-@broker_commands.command()
+@app.command()
 def status(folder: Folder = None, as_json: AsJson = False) -> None:
     """Say which brokers run, one a line: that of a folder, or all that were started without one. Exit code 1 when none
     runs."""
@@ -100,48 +97,3 @@ def _running(folder: Path | None) -> Sequence[DetachedBroker]:
 
 def _brokers() -> Path:
     return cache_folder() / "brokers"
-
-
-@connect.command()
-def standalone(
-    worker: Annotated[Path, typer.Argument(help="The worker's configuration: a TOML file.")],
-    connectors: Annotated[list[Path] | None, typer.Argument(help="Connectors: a JSON file each.")] = None,
-) -> None:
-    """Run connectors until Ctrl-C or SIGTERM; bounded ones until their end.
-
-    A broker or storage that goes away is waited for. The REST interface has Kafka Connect's paths. A connector of a
-    file takes the place of a stored one of its name.
-
-    Example: acktrail connect standalone worker.toml state.json offsets.json
-    """
-    arrow_without_pandas.forgo_pandas()
-    from acktrail.connect.runtime.standalone import run_standalone
-
-    raise typer.Exit(run_standalone(worker, connectors or []))
-
-
-@connect.command()
-def plugins(*, as_json: AsJson = False) -> None:
-    """List the sources, sinks and transforms that are installed."""
-    from acktrail.connect.runtime.plugins import installed
-
-    found = installed()
-    if as_json:
-        typer.echo(
-            json.dumps([{"class": each.name, "type": each.kind.value, "version": each.version} for each in found])
-        )
-        return
-    for each in found:
-        typer.echo(f"{each.kind.value:15} {each.name:28} {each.version}")
-
-
-@connect.command()
-def reference(
-    plugin: Annotated[str | None, typer.Argument(help="A source, sink or transform. Default: the common keys.")] = None,
-) -> None:
-    """Print the configuration keys of a plug-in as Markdown: name, type, default, valid values, meaning."""
-    from acktrail.connect import config_def
-    from acktrail.connect.runtime.connector_config import COMMON
-    from acktrail.connect.runtime.plugins import definition_of
-
-    typer.echo(config_def.reference(COMMON if plugin is None else definition_of(plugin)))

@@ -22,8 +22,8 @@ from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.plain_tables import printable, printable_parts
 from acktrail.times import instant_text
 from acktrail.view import finding_rows, history_text, partition_rows, record_evidence, wording
-from acktrail_dashboard import pictures
-from acktrail_dashboard.web.web_page import branch_templates
+from acktrail_dashboard import offset_bands
+from acktrail_dashboard.web.branch_views import branch_templates
 
 ROWS_SHOWN: Final = 200
 """Rows of a table with one body; the others are counted."""
@@ -35,8 +35,8 @@ _MEDIA_TYPES: Final = {
 }
 """Of the files that pages load, by how their names end."""
 _FILTERS: Final = (
-    *(finding_rows.seen_text, instant_text, pictures.bands, pictures.short, pictures.strip_label),
-    *(pictures.strip_paths, partition_rows.group_line, partition_rows.notes, printable, printable_parts),
+    *(finding_rows.seen_text, instant_text, offset_bands.bands, offset_bands.short, offset_bands.strip_label),
+    *(offset_bands.strip_paths, partition_rows.group_line, partition_rows.notes, printable, printable_parts),
     *(record_evidence.hex_lines, wording.ago, wording.counted, wording.counts_text, wording.in_words, wording.instant),
     *(wording.is_trouble, wording.known_sum, wording.number, wording.severity_tone, wording.status_tone),
     *(wording.subject_text, wording.trouble_text, wording.verdict_tone),
@@ -88,7 +88,7 @@ def page_templates() -> Environment:
         "state_topic": STATE_TOPIC,
         "status_meanings": wording.STATUS_MEANINGS,
         "status_table": STATUS_TABLE,
-        "strip_size": (pictures.STRIP_WIDTH, pictures.STRIP_HEIGHT),
+        "strip_size": (offset_bands.STRIP_WIDTH, offset_bands.STRIP_HEIGHT),
         "verdict_meanings": wording.VERDICT_MEANINGS,
         "version": __version__,
     }

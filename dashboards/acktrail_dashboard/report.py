@@ -31,9 +31,9 @@ from acktrail.view import run_summary, wording
 from acktrail.view.export_rows import EXPORT_COLUMNS
 from acktrail.view.partition_rows import PartitionRow, groups_with_more, most_urgent, notes
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, Summary, rows_of_run, run_end, shown_run, summarize
+from acktrail_dashboard.offset_bands import state_windows
 from acktrail_dashboard.page_templates import rendered, static_files
-from acktrail_dashboard.pictures import state_windows
-from acktrail_dashboard.web.web_page import report_sections
+from acktrail_dashboard.web.branch_views import report_sections
 
 PARTITIONS_SHOWN: Final = 400
 REPORT: Final = "acktrail-report"

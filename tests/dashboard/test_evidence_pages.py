@@ -24,7 +24,7 @@ from acktrail.errors import UnknownName
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.application import create_app
-from acktrail_dashboard.web.pages.runs import STANDING_TONES, audit_check, plan_page, plan_story
+from acktrail_dashboard.web.pages.changes import STANDING_TONES, audit_check, plan_page, plan_story
 
 RULE = "missing_state"
 CHECKED_RUNS = 20

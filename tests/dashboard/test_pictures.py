@@ -21,8 +21,7 @@ from samples.sample_run import RUN, sample_run, share_partition, table
 from acktrail.model.batches import StateBatch
 from acktrail.plain_tables import printable
 from acktrail.view.run_summary import RunTables, summarize
-from acktrail_dashboard.page_templates import page_templates
-from acktrail_dashboard.pictures import (
+from acktrail_dashboard.offset_bands import (
     STRIP_WIDTH,
     BandKind,
     StateWindow,
@@ -33,6 +32,7 @@ from acktrail_dashboard.pictures import (
     strip_label,
     strip_paths,
 )
+from acktrail_dashboard.page_templates import page_templates
 from acktrail_dashboard.report import ROWS_SHOWN, render_text
 
 NEVER_HIDDEN = {BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN}

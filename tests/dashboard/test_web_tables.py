@@ -23,7 +23,7 @@ from servers.web_server import web_server
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.pictures import charts_of
+from acktrail_dashboard.trend_charts import charts_of
 from acktrail_dashboard.web.application import create_app
 
 SMALL = Sizes(groups=8, partitions_a_group=2, runs=4, fine_days=0.1, hourly_days=0)

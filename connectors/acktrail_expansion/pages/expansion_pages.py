@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from acktrail.errors import UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted, number
-from acktrail_dashboard.web.web_page import BranchViews, ReportSection, Visit, WebPage
+from acktrail_dashboard.web.branch_views import BranchViews, ReportSection
+from acktrail_dashboard.web.web_page import Visit, WebPage
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.shown_expansions import counts_text, detailed, expansions, why_none
 

@@ -31,8 +31,9 @@ from acktrail.connect.config_def import Password
 from acktrail.connect.rest.http_server import Access, HttpServer, Message, is_loopback, is_same
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
-from acktrail_dashboard.web.pages import findings, groups, runs
-from acktrail_dashboard.web.web_page import TableReader, Visit, WebPage, branch_views
+from acktrail_dashboard.web.branch_views import branch_views
+from acktrail_dashboard.web.pages import changes, export, findings, groups, overview, rules, runbooks, runs
+from acktrail_dashboard.web.web_page import TableReader, Visit, WebPage
 
 _LOG: Final = logging.getLogger("acktrail.dashboard")
 _NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
@@ -46,9 +47,9 @@ _OPENED: Final = (
 )  # fmt: skip
 """What the first pages read."""
 PAGES: Final[tuple[WebPage, ...]] = (
-    *(runs.OVERVIEW, *groups.PAGES, *findings.PAGES),
+    *(page for of in (overview, groups, findings, rules) for page in of.PAGES),
     *(page for each in branch_views() for page in each.pages),
-    *runs.PAGES,
+    *(page for of in (changes, export, runs, runbooks) for page in of.PAGES),
 )
 """All pages, in the order of the navigation."""
 _STATUSES: Final[dict[type[AcktrailError], int]] = {UnknownName: 404, InputError: 400}

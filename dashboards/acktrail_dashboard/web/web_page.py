@@ -1,33 +1,22 @@
-"""What a page is, and one visit of it: its address, the range of time that it shows, and what it reads. What branches
-add to the pages, to the report and to its text for a terminal.
+"""What a page is, and one visit of it: its address, the range of time that it shows, and what it reads.
 
 A table is read again only after a commit, and one that cannot be read is a note on the page, not an end.
-
-A branch names its `BranchViews` in the field `views` of its `acktrail.branches.Branch`. Its templates are in the folder
-``pages/templates`` of its package, and may use the macros of the trunk's.
-
-Example: the terminal's summary has a line of each section.
-
-    for section in report_sections():
-        yield section.title, section.line(summary.branches[section.name])
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property
+from functools import cached_property
 from threading import RLock
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from jinja2 import BaseLoader, PackageLoader
 
-from acktrail.branches import loaded
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError
 from acktrail.tables.delta.store import Tables
@@ -193,6 +182,14 @@ class Visit:
         """A parameter of the address; empty where it is not there."""
         return self.query.get(name, "")
 
+    def needed(self, *names: str) -> tuple[str, ...]:
+        """Parameters of the address. Raises InputError: one is not there."""
+        found = tuple(map(self.text, names))
+        if not all(found):
+            hint = "&".join(f"{name}={name.upper()}" for name in names)
+            raise InputError(f"the address does not name the {' and '.join(names)}", hint=f"{self.path}?{hint}")
+        return found
+
     def number(self, name: str) -> int | None:
         """A parameter of the address as a number from 0; None where it is not there. Raises InputError: it is none."""
         text = self.text(name).strip().replace(",", "").replace("_", "")
@@ -255,51 +252,3 @@ class WebPage:
     template: str
     context: Callable[[Visit], Mapping[str, Any]]
     menu: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSection:
-    """A section of the report of a run. `read` gives what the tables have as of the end of the run (None: not known),
-    in values that JSON has; its `template` gets that as `found`. `line` says it in one line. `read` raises
-    ConfigurationError, RetryableError: a table cannot be read."""
-
-    title: str
-    template: str
-    read: Callable[[Tables, datetime | None], Mapping[str, Any]]
-    line: Callable[[Mapping[str, Any]], str]
-
-    @property
-    def name(self) -> str:
-        """Its name in the report's JSON."""
-        return self.title.lower().replace(" ", "_")
-
-
-def _nothing(_: Visit) -> Iterable[tuple[str, str]]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchViews:
-    """What one branch shows. `alerts`: what a person must know, for the first page: sentences and the addresses that
-    they lead to."""
-
-    package: str
-    pages: tuple[WebPage, ...] = ()
-    sections: tuple[ReportSection, ...] = ()
-    alerts: Callable[[Visit], Iterable[tuple[str, str]]] = _nothing
-
-
-@cache
-def branch_views() -> tuple[BranchViews, ...]:
-    """Of every branch that shows anything."""
-    return tuple(loaded("views"))
-
-
-def branch_templates() -> list[BaseLoader]:
-    """Where the templates of branches are."""
-    return [PackageLoader(each.package, "pages/templates") for each in branch_views()]
-
-
-def report_sections() -> tuple[ReportSection, ...]:
-    """Of all branches."""
-    return tuple(section for each in branch_views() for section in each.sections)

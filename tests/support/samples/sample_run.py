@@ -17,7 +17,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.view.run_summary import RunTables
-from acktrail_dashboard.web.web_page import report_sections
+from acktrail_dashboard.web.branch_views import report_sections
 
 RUN = "reconcile-2026-11-21T04:46:00Z"
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"

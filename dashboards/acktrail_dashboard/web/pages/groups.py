@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,10 +19,10 @@ from acktrail.view import history_text, queue_rows
 from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
 from acktrail.view.partition_rows import PartitionKey, partition_key, row_key
 from acktrail.view.wording import STATUSES
-from acktrail_dashboard.pictures import STRIP_WIDTH, BandKind, StateWindow, bands, charts_of, state_window, strip_paths
+from acktrail_dashboard.offset_bands import STRIP_WIDTH, BandKind, StateWindow, bands, state_window, strip_paths
+from acktrail_dashboard.trend_charts import charts_of
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
-_NEAREST: Final = 3
 _ROUND: Final = timedelta(hours=1)
 """One observation takes less."""
 _SUMMED: Final = ("unfinished_records", "archived_records", "acknowledged", "released", "archived")
@@ -93,9 +92,7 @@ def _listed(visit: Visit, noun: str, rows: pa.Table, found: pa.Table) -> dict[st
 
 
 def _group(visit: Visit) -> dict[str, Any]:
-    group_id = visit.query.get("id")
-    if group_id is None:
-        raise InputError("no group is named", hint="group?id=GROUP")
+    (group_id,) = visit.needed("id")
     own = pc.field("group_id") == group_id
     rows = queue_rows.worst_first(visit.read("queue_statuses", columns=queue_rows.STATUS_COLUMNS, where=own))
     listed = rows.to_pylist()
@@ -135,7 +132,7 @@ def _raise_unknown(visit: Visit, group_id: str) -> None:
     if visit.problems:
         return
     known = pc.unique(share_partitions(visit)["group_id"]).drop_null().to_pylist()
-    raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, known, n=_NEAREST))
+    raise UnknownName("share group", group_id, known=known)
 
 
 def windows_of_group(

@@ -24,7 +24,6 @@ from acktrail.tables.open_runs import SAMPLED, newest_reconciliation, open_runs
 from acktrail.times import utc_text
 from acktrail.view import queue_rows
 from acktrail.view.finding_rows import FindingRow, open_findings
-from acktrail.view.queue_rows import read
 from acktrail.view.record_evidence import instant_of
 from acktrail.view.wording import SEVERITIES, ago, tally
 
@@ -194,22 +193,18 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
 
 def _queues(tables: Tables) -> dict[str, Any]:
     """A run that saw no share partition has totals; without them nothing is known."""
-    rows = queue_rows.worst_first(read(tables, "queue_statuses", queue_rows.COLUMNS))
-    runs = (
-        (rows if rows.num_rows else queue_rows.run_totals(tables))
-        .select(["observed_at", "run_id"])
-        .sort_by("observed_at")
-    )
+    rows = queue_rows.worst_first(tables.read("queue_statuses", columns=queue_rows.COLUMNS))
+    runs = (rows if rows.num_rows else tables.read("run_totals")).select(["observed_at", "run_id"])
     if not runs.num_rows:
         raise NotKnown("no status was written yet: run `acktrail run reconcile`")
-    newest = runs.slice(runs.num_rows - 1).to_pylist()[0]
+    newest = runs.sort_by([("observed_at", "descending")]).slice(0, 1).to_pylist()[0]
     nothing = None if rows.num_rows else no_share_group(tables, newest["run_id"])
     return {"queues": rows, "groups": queue_rows.groups_of(rows), **newest, "no_share_group": nothing}
 
 
 def _changes(tables: Tables, since: dt.datetime) -> pa.Table:
     where = (pc.field("changed_at") >= pa.scalar(since, INSTANT)) & pc.field("before").is_valid()
-    return queue_rows.newest_first(read(tables, "status_changes", where=where))
+    return queue_rows.newest_first(tables.read("status_changes", where=where))
 
 
 def cluster(tables: Tables) -> str | None:

@@ -1,8 +1,7 @@
 """Share partitions and groups of the newest reconciliation, the worst first; what changed; how many there were at each
 instant. All in Arrow: 5,000 share partitions are sorted for every page, and none of these calls scans the history.
 
-Tables may be missing, which gives no rows. Instants are aware. What reads tables raises ConfigurationError,
-RetryableError: a table cannot be read.
+Instants are aware.
 
 Example: of the group ``g`` partition 0 is stuck since 8:00, partition 1 since 7:00, partition 2 is ok.
 
@@ -13,7 +12,7 @@ Example: of the group ``g`` partition 0 is stuck since 8:00, partition 1 since 7
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.schemas.table_schemas import INSTANT
-from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import chosen_columns
+from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.view.wording import STATUSES, TONES, is_trouble, status_rank, status_tone
 
 COLUMNS: Final = (
@@ -73,16 +71,6 @@ def part_of(total: int, wanted: int | None, size: int = ROWS_A_PAGE) -> ListPart
     count = max(1, -(-total // size))
     at = min(max(1, wanted or 1), count)
     return ListPart(at=at, count=count, total=total, first=(at - 1) * size)
-
-
-def read(
-    tables: Tables, name: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None
-) -> pa.Table:
-    """Rows of a table that may be missing, as of its newest commit."""
-    snapshot = tables.followed(name)
-    if snapshot is None:
-        return chosen_columns(name, columns).empty_table()
-    return snapshot.read(columns=columns, where=where)
 
 
 def worst_first(rows: pa.Table) -> pa.Table:
@@ -179,13 +167,8 @@ def told_changes(changes: pa.Table, most: int) -> dict[str, Any]:
     }
 
 
-def run_totals(tables: Tables) -> pa.Table:
-    """Rows of ``run_totals``, ascending by time."""
-    return read(tables, "run_totals").sort_by("observed_at")
-
-
 def trend(
-    tables: Tables,
+    trends: TableSnapshot,
     group_id: str,
     topic_id: str | None = None,
     partition: int | None = None,
@@ -207,7 +190,7 @@ def trend(
     if topic_id is not None:
         own = (pc.field("topic_id") == topic_id) & (pc.field("partition") == partition)
     in_time = (at >= pa.scalar(begin - _DAY, INSTANT)) & (at < pa.scalar(until, INSTANT))
-    rows = read(tables, "queue_trends", where=(pc.field("group_id") == group_id) & own & in_time)
+    rows = trends.read(where=(pc.field("group_id") == group_id) & own & in_time)
     found = added_buckets(lengthened(rows.take(pc.sort_indices(rows, [("chunk", "ascending")])), length))
     is_before = pc.less(found["bucket_at"], pa.scalar(begin, INSTANT))
     return pa.concat_tables([_standing(found.filter(is_before), begin), found.filter(pc.invert(is_before))])

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from threading import Event, Thread
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,17 +25,16 @@ from prometheus_client.registry import Collector
 
 from acktrail.branches import branches, load
 from acktrail.config import TablesConfig
-from acktrail.connect.metrics.metrics_endpoint import build_info, by, gauge, one
+from acktrail.connect.metrics.metrics_endpoint import build_info, by, each, one
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
 from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import cluster_health, greatest
 from acktrail.view.export_rows import GAP_REASONS
-from acktrail.view.queue_rows import OUTCOMES, run_totals, statuses_of
+from acktrail.view.queue_rows import OUTCOMES, statuses_of
 from acktrail.view.wording import RESULTS, SEVERITIES, STATUSES
 
-EVERY_S: Final = 30.0
 MOST_GROUPS: Final = 1_000
 """Groups with series of their own; each has 17 or a few more."""
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
@@ -57,54 +55,28 @@ _VALIDATION: Final = itemgetter("suite", "evaluated_at")
 _RECENT: Final = dt.timedelta(days=2)
 """What was validated before that is read only where nothing was since."""
 _UNKNOWN_ABOUT: Final = "Share partitions whose unfinished records are not known."
-Samples = Iterable[tuple[Any, ...]]
 
 
 class TableMetrics(Collector):
-    """Shows what was read last; nothing before the first reading. ``read`` reads now; ``start`` begins to do so every
-    `every_s` seconds."""
+    """Shows the version, and what was read last; nothing of tables before the first reading."""
 
-    def __init__(self, config: TablesConfig, *, every_s: float = EVERY_S) -> None:
-        self._config, self._every_s = config, every_s
-        self._stop = Event()
-        self._thread = Thread(target=self._watch, name="acktrail-table-metrics", daemon=True)
+    def __init__(self, config: TablesConfig) -> None:
+        self._config = config
         self._newest: tuple[Metric, ...] = ()
 
     def read(self) -> None:
         """Read the tables now; what cannot be read is shown so."""
         self._newest = tuple(_Families(Tables(self._config), dt.datetime.now(dt.UTC)).all())
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask for the end; a reading that waits for its storage is not waited for."""
-        self._stop.set()
-
     def collect(self) -> Iterator[Metric]:
-        yield from self._newest
-
-    def _watch(self) -> None:
-        while True:
-            self.read()
-            if self._stop.wait(self._every_s):
-                return
-
-
-class BuildInfo(Collector):
-    """The version alone, for a registry without a worker."""
-
-    def collect(self) -> Iterator[Metric]:
-        yield build_info()
+        yield from (build_info(), *self._newest)
 
 
 def metrics_text(config: TablesConfig) -> bytes:
     """The metrics of the tables now, in Prometheus's text format."""
-    registry = CollectorRegistry()
-    found = TableMetrics(config)
+    registry, found = CollectorRegistry(), TableMetrics(config)
     found.read()
-    for collector in (BuildInfo(), found):
-        registry.register(collector)
+    registry.register(found)
     return generate_latest(registry)
 
 
@@ -114,6 +86,7 @@ class _Families:
     def __init__(self, tables: Tables, now: dt.datetime) -> None:
         self._tables, self._health, self._read_at = tables, cluster_health(tables, now), now.timestamp()
         self._cluster = self._health.cluster_id or ""
+        self._one, self._by, self._each = (partial(family, self._cluster) for family in (one, by, each))
         self._unreadable = {_PARTS[name] for name in self._health.unknown if name in _PARTS}
 
     def all(self) -> Iterator[Metric]:
@@ -131,17 +104,6 @@ class _Families:
         yield self._one("tables_read_timestamp_seconds", "When the tables were read.", self._read_at)
         about = "1 where a part of the tables is there and was read, 0 where not."
         yield self._by("tables_readable", about, "part", readable)
-
-    def _one(self, name: str, about: str, value: float | None) -> Metric:
-        return one(name, about, self._cluster, value)
-
-    def _by(self, name: str, about: str, label: str, counts: Mapping[str, Any]) -> Metric:
-        return by(name, about, self._cluster, label, counts)
-
-    def _each(self, name: str, about: str, samples: Samples, *labels: str) -> Metric:
-        """A series for each of `samples`: the values of `labels`, then the number."""
-        rows = (({"cluster": self._cluster, **dict(zip(labels, row, strict=False))}, row[-1]) for row in samples)
-        return gauge(name, about, rows, *labels)
 
     def _of_branch(self, target: str) -> Iterable[Metric]:
         read: Callable[[Tables, str], Iterable[Metric]] = load(target)
@@ -183,7 +145,8 @@ class _Families:
 
     def _lasting_mismatches(self) -> int | None:
         """None: there are no two reconciliations."""
-        newest = run_totals(self._tables)["run_id"].to_pylist()[-2:]
+        totals = self._tables.read("run_totals", columns=["run_id", "observed_at"]).sort_by("observed_at")
+        newest = totals["run_id"].to_pylist()[-2:]
         if len(newest) < 2:
             return None
         bad = {"run_id": newest, "verdict": [verdict.value for verdict in MISMATCHES]}

@@ -130,7 +130,7 @@ def expansion_metrics(tables: Tables, cluster: str) -> Iterator[Metric]:
     for table, about, column, kinds in _COUNTED:
         found = tables.read(table, columns=[column])[column].value_counts().to_pylist()
         counts = {row["values"]: row["counts"] for row in found}
-        yield by(table, about, cluster, column, {kind.value: counts.get(kind, 0) for kind in kinds})
+        yield by(cluster, table, about, column, {kind.value: counts.get(kind, 0) for kind in kinds})
     skipped = pc.sum(tables.read("expansion_verdicts", columns=["skipped_records"])["skipped_records"]).as_py()
     about = "First records of new partitions that groups never got."
-    yield one("expansion_skipped_records", about, cluster, skipped or 0)
+    yield one(cluster, "expansion_skipped_records", about, skipped or 0)

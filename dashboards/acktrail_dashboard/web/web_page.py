@@ -173,10 +173,13 @@ class Visit:
         """Rows of ``queue_trends`` within the range of time, ascending: of a group, or of one of its share
         partitions."""
         begin, end = (each.replace(second=0, microsecond=0) for each in (self.time_range.begin, self.time_range.end))
-        place, until, tables = (group_id, topic_id, partition), end + timedelta(minutes=1), self.reader.tables
-        question = ("trend", place, begin, until)
-        found = lambda _: queue_rows.trend(tables, *place, since=begin, until=until)  # noqa: E731
-        return self._rows("queue_trends", None, question, found)
+        place, until = (group_id, topic_id, partition), end + timedelta(minutes=1)
+        return self._rows(
+            "queue_trends",
+            None,
+            ("trend", place, begin, until),
+            lambda trends: queue_rows.trend(trends, *place, since=begin, until=until),
+        )
 
     def text(self, name: str) -> str:
         """A parameter of the address; empty where it is not there."""
@@ -244,8 +247,8 @@ def _problem(name: str, error: Exception) -> AcktrailError:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebPage:
     """One page. `path` is one word without a slash (empty: the first page); names from a cluster are parameters, never
-    part of a path. `menu`: its word in the navigation; None: not there. `context` gives what the template shows, and
-    raises InputError or UnknownName about the parameters."""
+    part of a path. `menu`: its word in the navigation; None: not there. `context` gives what the template
+    shows, and raises InputError or UnknownName about the parameters."""
 
     path: str
     title: str

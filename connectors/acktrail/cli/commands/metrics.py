@@ -39,19 +39,21 @@ def metrics(
         raise InputError("--out and --listen exclude each other", hint="give one of them")
     config = OfTables(tables, tables_options).needed
     from acktrail.connect.activity import stop_on_signals
-    from acktrail.connect.metrics.metrics_endpoint import collectors_served
+    from acktrail.connect.metrics.metrics_endpoint import collector_served, repeated
     from acktrail.view import table_metrics
 
     if listen is None:
         text = table_metrics.metrics_text(config)
         _write(out, text) if out is not None else typer.echo(text, nl=False)
         return
-    own = table_metrics.TableMetrics(config, every_s=every_ms / 1000)
-    with stop_on_signals() as stop, collectors_served([table_metrics.BuildInfo(), own], listen, "--listen") as address:
-        own.start()
+    own = table_metrics.TableMetrics(config)
+    with (
+        stop_on_signals() as stop,
+        collector_served(own, listen, "--listen") as address,
+        repeated(own.read, every_ms / 1000, "acktrail-table-metrics"),
+    ):
         typer.echo(f"metrics at {address}", err=True)
         stop.wait()
-        own.stop()
 
 
 def _write(file: Path, text: bytes) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -21,15 +22,14 @@ _KEPT: Final = 160
 
 
 @contextmanager
-def collectors_served(collectors: Iterable[Collector], listener: str, option: str) -> Iterator[str]:
-    """Serve ``/metrics`` of `collectors` at `listener` (host:port; port 0: any free one) within the block; gives the
+def collector_served(collector: Collector, listener: str, option: str) -> Iterator[str]:
+    """Serve ``/metrics`` of `collector` at `listener` (host:port; port 0: any free one) within the block; gives the
     address. Raises ConfigurationError, about `option`, when it cannot listen there."""
     host, separator, port = listener.rpartition(":")
     if not separator or not port.isdecimal():
         raise ConfigurationError(f"{option} {listener!r} is not host:port", hint="for example 127.0.0.1:9464")
     registry = CollectorRegistry()
-    for collector in collectors:
-        registry.register(collector)
+    registry.register(collector)
     try:
         server, thread = start_http_server(int(port), host.strip("[]"), registry=registry)
         server.socket = BoundedListener(server.socket)
@@ -42,6 +42,24 @@ def collectors_served(collectors: Iterable[Collector], listener: str, option: st
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def repeated(look: Callable[[], None], every_s: float, name: str) -> Iterator[None]:
+    """Within the block, `look` is called at once and then every `every_s` seconds, on a thread of its own. One that
+    waits for a broker or a storage holds up no scrape, and is not waited for in the end."""
+    stop = Event()
+
+    def live() -> None:
+        look()
+        while not stop.wait(every_s):
+            look()
+
+    Thread(target=live, name=name, daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()
 
 
 def build_info() -> GaugeMetricFamily:
@@ -65,20 +83,21 @@ def label_value(name: str) -> str:
     return f"{shown[:_KEPT]}~{digest}"
 
 
-def gauge(name: str, about: str, samples: Iterable[tuple[Mapping[str, str], float | None]], *labels: str) -> Metric:
-    """A family with the label ``cluster`` before `labels`; a sample without a value is left out."""
+def each(cluster: str, name: str, about: str, samples: Iterable[tuple[Any, ...]], *labels: str) -> Metric:
+    """A family with the label ``cluster`` before `labels`. Its series are `samples`: the values of `labels`, then the
+    number; one without a number is left out."""
     family = GaugeMetricFamily(f"acktrail_{name}", about, labels=["cluster", *labels])
-    for values, value in samples:
-        if value is not None:
-            family.add_metric([label_value(values[label]) for label in ("cluster", *labels)], value)
+    for *values, number in samples:
+        if number is not None:
+            family.add_metric([*map(label_value, (cluster, *values))], number)
     return family
 
 
-def one(name: str, about: str, cluster: str, value: float | None) -> Metric:
-    """A family with one series; none where `value` is not known."""
-    return gauge(name, about, [({"cluster": cluster}, value)])
+def one(cluster: str, name: str, about: str, number: float | None) -> Metric:
+    """A family with one series; none where `number` is not known."""
+    return each(cluster, name, about, [(number,)])
 
 
-def by(name: str, about: str, cluster: str, label: str, counts: Mapping[str, Any]) -> Metric:
+def by(cluster: str, name: str, about: str, label: str, counts: Mapping[str, Any]) -> Metric:
     """A family with a series for each of `counts`, by `label`."""
-    return gauge(name, about, (({"cluster": cluster, label: key}, value) for key, value in counts.items()), label)
+    return each(cluster, name, about, counts.items(), label)

@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Event, Thread
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from acktrail.connect.contract import Gauge
-from acktrail.connect.metrics.metrics_endpoint import build_info, collectors_served, label_value
+from acktrail.connect.metrics.metrics_endpoint import build_info, collector_served, label_value, repeated
 from acktrail.connect.runtime.connector_run import ConnectorRun
 from acktrail.connect.runtime.task_thread import RunState, TaskThread
 from acktrail.connect.runtime.worker import Worker
@@ -89,27 +88,16 @@ def _behind(position: Position | None, mark: LogMark, ends: LogEnds) -> int | No
 
 
 class LagWatch:
-    """Keeps the newest `ExportLag` of each connector of `runs`, looked up every `every_s` seconds."""
+    """Keeps the newest `ExportLag` of each connector of `runs`."""
 
-    def __init__(self, runs: Callable[[], Mapping[str, ConnectorRun]], every_s: float = _EVERY_S) -> None:
-        self._runs, self._every_s = runs, every_s
-        self._stop = Event()
-        self._thread = Thread(target=self._watch, name="acktrail-lag", daemon=True)
+    def __init__(self, runs: Callable[[], Mapping[str, ConnectorRun]]) -> None:
+        self._runs = runs
         self.newest: Mapping[str, ExportLag] = {}
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask for the end; a lookup that waits for a broker is not waited for."""
-        self._stop.set()
-
-    def _watch(self) -> None:
-        while True:
-            runs = self._runs()
-            self.newest = {name: export_lag(run) for name, run in runs.items() if run.plan.source.reads_logs}
-            if self._stop.wait(self._every_s):
-                return
+    def look(self) -> None:
+        """Look them up now."""
+        runs = self._runs()
+        self.newest = {name: export_lag(run) for name, run in runs.items() if run.plan.source.reads_logs}
 
 
 class WorkerMetrics(Collector):
@@ -204,11 +192,10 @@ def _gauges(gauges: Iterable[Gauge]) -> Iterator[Metric]:
 @contextmanager
 def metrics_served(worker: Worker, listener: str) -> Iterator[str]:
     """Serve ``/metrics`` of `worker` at `listener` within the block; gives the address. Raises as
-    `collectors_served`."""
+    `collector_served`."""
     lag = LagWatch(worker.runs)
-    with collectors_served([WorkerMetrics(worker, lag)], listener, "metrics.listener") as address:
-        lag.start()
-        try:
-            yield address
-        finally:
-            lag.stop()
+    with (
+        collector_served(WorkerMetrics(worker, lag), listener, "metrics.listener") as address,
+        repeated(lag.look, _EVERY_S, "acktrail-lag"),
+    ):
+        yield address

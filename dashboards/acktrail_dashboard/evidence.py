@@ -38,7 +38,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
-from acktrail.view.run_summary import RunTables, as_json, rows_of_run, shown_run, summarize
+from acktrail.view.run_summary import OF_THE_RUN, RunTables, as_json, rows_of_run, shown_run, summarize
 from acktrail_dashboard.report import file_name, prune, write_whole
 
 EVIDENCE: Final = "acktrail-evidence"
@@ -47,13 +47,12 @@ SCHEMA: Final = "acktrail-evidence/1"
 _LARGEST: Final = 256 << 20
 _PIECE: Final = 1 << 20
 _LOG: Final = "_delta_log/"
+_VERSIONED: Final = len(_LOG) + 20
+"""So much of a path of the log names a version."""
 _NUMBERED: Final = re.compile(r"^(\d{20})\.(json|checkpoint\.(?:.*\.)?parquet)$")
 _NAMED: Final = 5
 _ENGINES: Final = {"spark": "pyspark", "great_expectations": "great_expectations", "deltalake": "deltalake"}
-_OF_THE_RUN: Final = (
-    *("share_partition_states", "reconciliations", "findings", "quality_results", "group_observations"),
-    "queue_statuses",
-)
+_OF_THE_RUN: Final = (*OF_THE_RUN, "findings", "queue_statuses")
 _OF_ALL: Final = ("export_ranges", "topics")
 _TABLES: Final = (*_OF_THE_RUN, *_OF_ALL, "state_records", "offset_observations", "status_changes")
 """The tables that a run reads or writes."""
@@ -162,22 +161,18 @@ def _hashed_table(snapshot: TableSnapshot, known: Mapping[str, str]) -> HashedTa
     place, newest = snapshot.place, snapshot.version
     with place.translated():
         storage = place.storage()
-        log, base = _log_of(storage, newest)
-        own = sorted(path for path, number in log.items() if number >= base)
-        files = {path: _hashed(storage, path) for path in own}
+        files = {path: _hashed(storage, path) for path in _log_of(storage, newest)}
         files |= {path: known.get(path) or _hashed(storage, path) for path in sorted(_data_of(snapshot))}
     return HashedTable(table=snapshot.name, table_id=snapshot.table_id, version=newest, files=files)
 
 
-def _log_of(storage: fs.FileSystem, newest: int) -> tuple[dict[str, int], int]:
-    """Commits and checkpoints up to a version, each with its own; and the version of the newest checkpoint, or 0."""
+def _log_of(storage: fs.FileSystem, newest: int) -> list[str]:
+    """What a version is read from: the newest checkpoint up to it with that version's commit and all since, or all
+    commits. Names have twenty digits, so that they sort as their versions do."""
     found = (_NUMBERED.match(each.base_name) for each in files_of(storage, _LOG, recursive=False))
-    log = {_LOG + each[0]: int(each[1]) for each in found if each and int(each[1]) <= newest}
-    return log, max((number for path, number in log.items() if not path.endswith(".json")), default=0)
-
-
-def _number(path: str) -> int:
-    return int(path.removeprefix(_LOG)[:20])
+    log = sorted(_LOG + each[0] for each in found if each and int(each[1]) <= newest)
+    base = max((path[:_VERSIONED] for path in log if not path.endswith(".json")), default="")
+    return [path for path in log if path >= base]
 
 
 def _data_of(snapshot: TableSnapshot) -> set[str]:
@@ -282,9 +277,9 @@ def _compared(tables: Tables, hashed: HashedTable) -> Iterator[PartVerdict]:
             reason = "the table is gone" if snapshot is None else "another table is in its place"
         elif snapshot.version >= hashed.version:
             with snapshot.place.translated():
-                _, base = _log_of(snapshot.place.storage(), snapshot.version)
-                data = _data_of(snapshot)
-            needed = {path for path in needed if path.startswith(_LOG) and _number(path) >= base} | data
+                log, data = _log_of(snapshot.place.storage(), snapshot.version), _data_of(snapshot)
+            base = min(log, default="")[:_VERSIONED]
+            needed = {path for path in needed if path.startswith(_LOG) and path >= base} | data
     except UnknownName:
         reason = "no table has this name"
     except DamagedTables:
@@ -317,20 +312,13 @@ def _facts_again(
     if not is_whole:
         return PartVerdict(part="facts", fate=FileFate.UNKNOWN, reason="files of the tables are not those of the pack")
     try:
-        again = run_facts({of.table: _at(tables, of) for of in hashed}, run_id)
+        found = {of.table: tables.snapshot(of.table, version=of.version) for of in hashed}
+        again = run_facts({name: each for name, each in found.items() if each is not None}, run_id)
     except ConfigurationError as error:
         reason = f"the versions cannot be read any more: {error.message}"
         return PartVerdict(part="facts", fate=FileFate.UNKNOWN, reason=reason)
     different = [name for name in {**facts, **again} if facts.get(name) != again.get(name)]
     return _part("facts", f"the tables give something else: {', '.join(different)}" if different else "")
-
-
-def _at(tables: Tables, hashed: HashedTable) -> TableSnapshot:
-    """A table at its version. Raises ConfigurationError: the log does not have that one."""
-    found = tables.snapshot(hashed.table, version=hashed.version)
-    if found is None:
-        raise ConfigurationError(f"{hashed.table} is gone")
-    return found
 
 
 def _hashed_tables(pack: Pack) -> list[HashedTable]:

@@ -67,7 +67,7 @@ def static_files() -> MappingProxyType[str, StaticFile]:
 @cache
 def page_templates() -> Environment:
     """The templates, which put out nothing but escaped, visible text and what another template made; an unknown name is
-    an error."""
+    an error. All of them know the macros of ``macros.html``."""
     found = Environment(
         loader=ChoiceLoader([PackageLoader("acktrail_dashboard", "templates"), *branch_templates()]),
         autoescape=True,
@@ -92,6 +92,8 @@ def page_templates() -> Environment:
         "verdict_meanings": wording.VERDICT_MEANINGS,
         "version": __version__,
     }
+    macros = vars(found.get_template("macros.html").module)
+    found.globals |= {name: macro for name, macro in macros.items() if not name.startswith("_")}
     return found
 
 

@@ -140,7 +140,7 @@ class _Dashboard:
 
     def prepare(self) -> None:
         """Compile the templates and open the tables, so that the first visit does not wait for it."""
-        for template in (*(page.template for page in self._pages), "problem.html"):
+        for template in ("frame.html", "problem.html", *(page.template for page in self._pages)):
             page_templates().get_template(template)
         visit = Visit(path="", root="", query={}, now=self._clock(), reader=self._reader)
         for table in _OPENED:
@@ -202,21 +202,21 @@ class _Dashboard:
         )
 
     def _page(self, visit: Visit, page: WebPage) -> Response:
-        own = page.context(visit)
-        html = rendered(page.template, self._frame(visit, page.path, page.title) | dict(own))
+        html = self._framed(visit, page.path, page.title, page.template, page.context(visit))
         return HTMLResponse(html, 503 if visit.problems else 200)
 
     def _problem(
         self, visit: Visit, status: int, message: str, hint: str, *, headers: Mapping[str, str] | None = None
     ) -> Response:
-        frame = self._frame(visit, visit.path, "Not shown")
-        context = {**frame, "status": status, "message": message, "hint": hint}
-        return HTMLResponse(rendered("problem.html", context), status, headers=dict(headers or {}))
+        own = {"status": status, "message": message, "hint": hint}
+        html = self._framed(visit, visit.path, "Not shown", "problem.html", own)
+        return HTMLResponse(html, status, headers=dict(headers or {}))
 
-    def _frame(self, visit: Visit, path: str, title: str) -> dict[str, Any]:
-        """What every page shows around its own content."""
+    def _framed(self, visit: Visit, path: str, title: str, template: str, own: Mapping[str, Any]) -> str:
+        """A page's own content with what every page has around it."""
         menu = [(page.path, page.menu) for page in self._pages if page.menu is not None]
-        return {"visit": visit, "root": visit.root, "path": path, "title": title, "menu": menu}
+        frame = {"visit": visit, "root": visit.root, "path": path, "title": title, "menu": menu, "template": template}
+        return rendered("frame.html", {**frame, **own})
 
 
 async def _log_in(dashboard: _Dashboard, token: str, request: Request) -> Response:

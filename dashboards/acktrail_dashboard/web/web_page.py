@@ -247,8 +247,8 @@ def _problem(name: str, error: Exception) -> AcktrailError:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebPage:
     """One page. `path` is one word without a slash (empty: the first page); names from a cluster are parameters, never
-    part of a path. `menu`: its word in the navigation; None: not there. `context` gives what the template
-    shows, and raises InputError or UnknownName about the parameters."""
+    part of a path. `menu`: its word in the navigation; None: not there. `context` gives what the template shows, and
+    raises InputError or UnknownName about the parameters."""
 
     path: str
     title: str

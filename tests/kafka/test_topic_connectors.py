@@ -251,8 +251,6 @@ def test_every_record_is_counted(kafka: KafkaConfig, workload: Workload, monkeyp
     ]
     assert [(row["key"], row["value"]) for row in rows] == [pairs[row["offset"]] for row in rows]
     assert counts == {"decoded": 2, "quarantined": 3, "other": 1, "acktrail_group_records_passed_offsets": 0}
-    assert sum(batch.row_counts.read for batch in batches) == len(pairs)
-    assert sum(batch.row_counts.written for batch in batches) == len(rows)
 
     for future in workload.admin.delete_records([TopicPartition(_OfATopic.topic, 0, 5)]).values():
         future.result()

@@ -391,7 +391,7 @@ def test_rows_of_a_table_are_followed_into_a_topic(kafka: KafkaConfig, prefix: s
                 numbers = list(range(20 * run + 10 * part, 20 * run + 10 * part + 10))
                 write_deltalake(str(tmp_path / "findings"), pa.table({"n": numbers}), mode="append")
             task = until(lambda w=worker: w.runs()["findings"].tasks(), what="a task")[0]
-            until(lambda t=task: t.summary.counts.read >= 20, timeout_s=60, what="the rows of the table")
+            until(lambda t=task: sum(t.summary.rows.values()) >= 20, timeout_s=60, what="the rows of the table")
         finally:
             worker.stop()
     assert [row["n"] for row in values(kafka, f"{prefix}-findings")] == list(range(40))

@@ -101,13 +101,10 @@ PARSERS: Final[dict[ConfigType, Callable[[Any], Any]]] = {
 }
 
 
-def text_of(kind: ConfigType, value: Any, *, hidden: bool = True) -> str | None:
-    """A parsed value as the text that would be parsed to it; None stays None. A password is hidden unless `hidden` is
-    False."""
+def text_of(kind: ConfigType, value: Any) -> str | None:
+    """A parsed value as the text that would be parsed to it; None stays None. A password is hidden."""
     if value is None:
         return None
-    if kind is ConfigType.PASSWORD and not hidden:
-        return str(value.value)
     if kind is ConfigType.BOOLEAN:
         return "true" if value else "false"
     if kind is ConfigType.LIST:

@@ -330,7 +330,7 @@ class Transform(ABC):
 
     @abstractmethod
     def apply(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
-        """The table that `rows` go to, and what becomes of them. Rows that are left out count as filtered.
+        """The table that `rows` go to, and what becomes of them; rows may be left out.
 
         Traps: rows must keep the types of their columns, or the sink refuses them; the same rows must give the same
         result, or a restart changes what was committed.

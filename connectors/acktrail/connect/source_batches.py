@@ -121,39 +121,14 @@ class LogSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowCounts:
-    """What became of the rows that a source gave: left out by a transform or the source itself, or refused (dead
-    letters). All others are written: read = written + filtered + dead."""
-
-    read: int = 0
-    filtered: int = 0
-    dead: int = 0
-
-    @property
-    def written(self) -> int:
-        return self.read - self.filtered - self.dead
-
-    def __add__(self, other: RowCounts) -> RowCounts:
-        return RowCounts(
-            read=self.read + other.read, filtered=self.filtered + other.filtered, dead=self.dead + other.dead
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBatch:
     """Rows by table name, and the position at which `source_partition` continues; None: it has no position
-    (observations), its batches are made idempotent by their run id. `counts` None: these are all rows that were
-    read. A source leaves it out unless it skips rows itself: the worker fills it in when it changes the rows."""
+    (observations), its batches are made idempotent by their run id."""
 
     source_partition: SourcePartition
     rows: Mapping[str, pa.Table]
     position: Position | None = None
     span: LogSpan | None = None
-    counts: RowCounts | None = None
-
-    @property
-    def row_counts(self) -> RowCounts:
-        return self.counts or RowCounts(read=sum(rows.num_rows for rows in self.rows.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,8 +201,7 @@ def all_dead(batch: SourceBatch, reason: str, dead_letter_table: str) -> SourceB
     own, dead = parts_of(batch, dead_letter_table)
     parts = [dead_letters(batch, table, rows, reason) for table, rows in own.items()]
     rows = pa.concat_tables([*([] if dead is None else [dead]), DEAD_LETTERS.empty_table(), *parts])
-    refused = sum(rows.num_rows for rows in own.values())
-    return replace(batch, rows={dead_letter_table: rows}, counts=batch.row_counts + RowCounts(dead=refused))
+    return replace(batch, rows={dead_letter_table: rows})
 
 
 def parts_of(batch: SourceBatch, dead_letter_table: str | None) -> tuple[Mapping[str, pa.Table], pa.Table | None]:

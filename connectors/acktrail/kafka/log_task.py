@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import RowCounts, SourceBatch, SourcePartition, log_partition
+from acktrail.connect.source_batches import SourceBatch, SourcePartition, log_partition
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 from acktrail.format.columns.decoding.batch_columns import DataBatch, batch_columns
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -338,7 +338,6 @@ class TopicTask(LogTask):
                     source_partition=self._places[number].source_partition,
                     rows={self.table: rows} if rows.num_rows else {},
                     position=end,
-                    counts=RowCounts(read=own.num_rows, filtered=own.num_rows - rows.num_rows),
                 )
             )
 

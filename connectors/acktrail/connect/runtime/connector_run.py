@@ -10,14 +10,14 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Any, Final
 
-from acktrail.backoff import Notice, Outage, passing
+from acktrail.backoff import passing
 from acktrail.connect.contract import Config, WorkLease
 from acktrail.connect.runtime.connector_config import ConnectorPlan
 from acktrail.connect.runtime.redaction import Redaction
-from acktrail.connect.runtime.task_thread import RunState, RunStatus, TaskThread, trace_of
+from acktrail.connect.runtime.task_thread import RunState, RunStatus, RunThread, TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, ConfigurationError
 
@@ -99,7 +99,7 @@ def _unusable(folder: Path, error: OSError) -> ConfigurationError:
     return ConfigurationError(f"{folder} cannot be used: {error.strerror}", hint="the worker keeps connectors there")
 
 
-class ConnectorRun:
+class ConnectorRun(RunThread):
     """Keeps one connector in its target state, on a thread of its own. Any thread may call any method.
 
     Only the own thread waits for brokers, storages and tasks (``positions``: the caller's too); all others leave a wish
@@ -121,30 +121,20 @@ class ConnectorRun:
         after: ConnectorRun | None = None,
         redact: Redaction | None = None,
     ) -> None:
-        self.plan = plan
-        self.redact = redact or Redaction()
-        self._notice: Notice = lambda event, text: notice(plan.name, event, self.redact(text))
+        self.plan, self.redact = plan, redact or Redaction()
+        of_connector = lambda event, text: notice(plan.name, event, self.redact(text))  # noqa: E731
+        super().__init__(plan.name, plan.errors, of_connector, self.redact)
         self._lease = lease
         self._renew_s = renew_s
         self._after = after
-        self._lock = Lock()  # of the fields below: never held during a call that may wait
         self._source_lock = Lock()  # held while the source starts or stops
         self._changed = Event()
         self._ending = Event()
         self._target = target
-        self._status = RunStatus(state=RunState.UNASSIGNED)
         self._tasks: list[TaskThread] = []
         self._is_source_started = False
         self._is_sink_started = False
         self._restarts = False
-        self._failed = False
-        self._outage = Outage(
-            self._notice, timeout_s=plan.errors.timeout_s, longest_pause_s=plan.errors.longest_pause_s
-        )
-        self._thread = Thread(target=self._live, name=f"acktrail-{plan.name}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def aim(self, target: RunState) -> None:
         """Want another state; returns at once."""
@@ -162,13 +152,6 @@ class ConnectorRun:
             for task in self._tasks:
                 task.request_stop()
         self._changed.set()
-
-    def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it came."""
-        if self._thread.ident is None:
-            return True
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def restart(self, *, include_tasks: bool = False, only_failed: bool = False) -> None:
         """Restart the connector, and its tasks if asked; `only_failed`: those that failed. Returns at once: what is to
@@ -243,25 +226,25 @@ class ConnectorRun:
             if outage is not None and pause_s is not None:
                 self._set(RunState.RUNNING, f"outage: {outage.message}")
                 return pause_s
-            self._fail(error)
+            self._fail("connector", error)
         return self._renew_s
 
     def _approach(self) -> None:
         target = self._target
         if self._restarts or (target is RunState.RUNNING and self._status.state is RunState.STOPPED):
-            self._restarts = self._failed = False
+            self._restarts = False
+            self._set(RunState.RESTARTING)
             self._stop_source()
+        has_failed = self._status.state is RunState.FAILED
         if target is RunState.RUNNING:
-            if not self._failed and self._is_mine():
+            if not has_failed and self._is_mine():
                 self._run_tasks()
                 self._outage.end()
                 self._set(RunState.RUNNING)
             return
         self._end_tasks(target)
         self._release()
-        if target is RunState.STOPPED:
-            self._failed = False
-        if not self._failed:
+        if target is RunState.STOPPED or not has_failed:
             self._set(target)
 
     def _is_mine(self) -> bool:
@@ -340,11 +323,3 @@ class ConnectorRun:
                 part.stop()
             except Exception as error:  # noqa: BLE001  # the other part is closed all the same
                 self._notice("connector_unclosed", f"could not be closed: {type(error).__name__}: {error}")
-
-    def _fail(self, error: Exception) -> None:
-        self._failed = True
-        self._set(RunState.FAILED, trace_of(error))
-        self._notice("connector_failed", f"failed: {error}")
-
-    def _set(self, state: RunState, trace: str = "") -> None:
-        self._status = RunStatus(state=state, trace=self.redact(trace))

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import Any, Final, Self
 
 from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import LogSpan, Position, RowCounts, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import LogSpan, Position, SourceBatch, SourcePartition
 from acktrail.errors import ForeignCluster, InputError
 
 _AHEAD_BYTES: Final = 12 * 1024 * 1024
@@ -45,17 +45,15 @@ class Progress:
     pending_rows: int = 0
 
 
-_SUMMED: Final = (
-    *("records_read", "records_quarantined", "bytes_read", "gap_count", "gap_offsets", "gaps", "commits", "counts"),
-)
+_SUMMED: Final = ("records_read", "records_quarantined", "bytes_read", "gap_count", "gap_offsets", "gaps", "commits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
     """What a run did. `gaps` are the spans whose first part was pruned before it could be read, `rows` and `positions`
-    what was committed, by table and by source partition; `counts` what became of the rows that the source gave;
-    `gap_count` and `gap_offsets` count all gaps, also those that `gaps` has no more. `bytes_read` is the size of the
-    rows in memory. `was_stopped`: the stop event ended the run before the source task was finished."""
+    what was committed, by table and by source partition; `gap_count` and `gap_offsets` count all gaps, also those that
+    `gaps` has no more. `bytes_read` is the size of the rows in memory. `was_stopped`: the stop event ended the run
+    before the source task was finished."""
 
     records_read: int = 0
     records_quarantined: int = 0
@@ -66,7 +64,6 @@ class TaskSummary:
     commits: int = 0
     rows: Mapping[str, int] = field(default_factory=dict)
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
-    counts: RowCounts = field(default_factory=RowCounts)
     partitions: int = 0
     partitions_finished: int = 0
     was_stopped: bool = False
@@ -297,9 +294,9 @@ class TaskExecution:
 
 def summary_of(batch: SourceBatch, size: int = 0) -> TaskSummary:
     """What a batch of `size` bytes adds to the counts."""
-    span, counts = batch.span, batch.row_counts
+    span = batch.span
     if span is None:
-        return TaskSummary(bytes_read=size, counts=counts)
+        return TaskSummary(bytes_read=size)
     return TaskSummary(
         records_read=span.records,
         records_quarantined=span.quarantined,
@@ -307,5 +304,4 @@ def summary_of(batch: SourceBatch, size: int = 0) -> TaskSummary:
         gap_count=1 if span.gap else 0,
         gap_offsets=span.gap[1] - span.gap[0] + 1 if span.gap else 0,
         gaps=(span,) if span.gap else (),
-        counts=counts,
     )

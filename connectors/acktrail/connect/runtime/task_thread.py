@@ -19,7 +19,7 @@ from acktrail.backoff import Notice, Outage, passing
 from acktrail.connect.contract import Config, Gauge, SinkTaskContext, SourceTask, Transform
 from acktrail.connect.runtime.connector_config import ConnectorPlan, ErrorPolicy
 from acktrail.connect.runtime.task_execution import Change, Progress, TaskExecution, TaskSummary
-from acktrail.connect.source_batches import RowCounts, SourceBatch, all_dead, dead_letters
+from acktrail.connect.source_batches import SourceBatch, all_dead, dead_letters
 from acktrail.errors import AcktrailError, InputError, LogChanged
 from acktrail.times import new_run_id
 
@@ -53,21 +53,49 @@ def trace_of(error: Exception) -> str:
     return error.with_hint if isinstance(error, AcktrailError) else "".join(traceback.format_exception(error))
 
 
-class TaskThread:
-    """Runs the part `config` of a connector's work until it is finished, stopped or failed. Any thread may ask for its
-    status."""
+class RunThread:
+    """A connector or a task on a thread of its own: its state, and the outages that it survives. Any thread may ask for
+    its status."""
+
+    def __init__(self, name: str, errors: ErrorPolicy, notice: Notice, redact: Callable[[str], str]) -> None:
+        """`notice` hides secrets itself; `redact` hides them in traces."""
+        self._notice, self._redact = notice, redact
+        self._outage = Outage(notice, timeout_s=errors.timeout_s, longest_pause_s=errors.longest_pause_s)
+        self._lock = Lock()  # of what others see: never held during a call that may wait
+        self._status = RunStatus(state=RunState.UNASSIGNED)
+        self._thread = Thread(target=self._live, name=f"acktrail-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end, where it has begun; whether it came."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _live(self) -> None:
+        raise NotImplementedError
+
+    def _set(self, state: RunState, trace: str = "") -> None:
+        with self._lock:
+            self._status = RunStatus(state=state, trace=self._redact(trace))
+
+    def _fail(self, what: str, error: Exception) -> None:
+        self._set(RunState.FAILED, trace_of(error))
+        self._notice(f"{what}_failed", f"failed: {error}")
+
+
+class TaskThread(RunThread):
+    """Runs the part `config` of a connector's work until it is finished, stopped or failed."""
 
     def __init__(
         self, plan: ConnectorPlan, number: int, config: Config, notice: Notice, redact: Callable[[str], str] = str
     ) -> None:
-        """`notice` hides secrets itself; `redact` hides them in traces."""
-        self._plan, self.config, self._redact = plan, config, redact
-        self._notice: Notice = lambda event, text: notice(event, f"task {number} {text}")
-        errors = plan.errors
-        self._outage = Outage(self._notice, timeout_s=errors.timeout_s, longest_pause_s=errors.longest_pause_s)
+        of_task = lambda event, text: notice(event, f"task {number} {text}")  # noqa: E731
+        super().__init__(f"{plan.name}-{number}", plan.errors, of_task, redact)
+        self._plan, self.config = plan, config
         self._stop = Event()
-        self._lock = Lock()
-        self._status = RunStatus(state=RunState.UNASSIGNED)
         self._leaves = RunState.STOPPED
         self._failures: deque[float] = deque()
         self._run: TaskExecution | None = None
@@ -78,11 +106,10 @@ class TaskThread:
         """Errors that ended an attempt, by the name of their class."""
         self.last_success_at: float | None = None
         """When rows were last read or a commit went well, in seconds since the epoch."""
-        self._thread = Thread(target=self._live, name=f"acktrail-{plan.name}-{number}", daemon=True)
 
     def start(self) -> None:
         self._set(RunState.RUNNING)
-        self._thread.start()
+        super().start()
 
     def request_stop(self, leaves: RunState = RunState.STOPPED) -> None:
         """Ask for an end; what one commit takes is committed first. `leaves` is the state afterwards; RESTARTING is it
@@ -98,11 +125,6 @@ class TaskThread:
     def is_asked_to_stop(self) -> bool:
         """It ends, or did because it was asked to."""
         return self._stop.is_set()
-
-    def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it came."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     @property
     def status(self) -> RunStatus:
@@ -137,10 +159,6 @@ class TaskThread:
         """A bounded task gave everything."""
         return not self._thread.is_alive() and not self.summary.was_stopped
 
-    def _set(self, state: RunState, trace: str = "") -> None:
-        with self._lock:
-            self._status = RunStatus(state=state, trace=trace)
-
     def _live(self) -> None:
         while not self._stop.is_set():
             try:
@@ -148,7 +166,7 @@ class TaskThread:
             except Exception as error:  # noqa: BLE001  # a task must not take its worker along
                 pause_s = self._pause_after(error)
                 if pause_s is None:
-                    self._fail(error)
+                    self._fail("task", error)
                     return
                 self._stop.wait(pause_s)
             else:
@@ -216,35 +234,27 @@ class TaskThread:
         self._failures.append(now)
         return len(self._failures) <= self._plan.errors.restarts
 
-    def _fail(self, error: Exception) -> None:
-        self._set(RunState.FAILED, self._redact(trace_of(error)))
-        self._notice("task_failed", f"failed: {error}")
-
 
 def transformed(chain: Sequence[Transform], errors: ErrorPolicy) -> Change:
     """What `chain` makes of each batch: rows that it refuses are dead letters where that is tolerated, else its error
     is raised."""
 
-    def applied(batch: SourceBatch, table: str, rows: pa.Table) -> tuple[str, pa.Table, RowCounts]:
-        count = rows.num_rows
+    def applied(batch: SourceBatch, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
         try:
             name, kept = table, rows
             for transform in chain:
                 name, kept = transform.apply(name, kept)
-            return name, kept, RowCounts(filtered=count - kept.num_rows)
+            return name, kept
         except (AcktrailError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
             if not errors.tolerates_refusals:
                 raise
-            letters = dead_letters(batch, table, rows, str(error))
-            return errors.dead_letter_table, letters, RowCounts(dead=count)
+            return errors.dead_letter_table, dead_letters(batch, table, rows, str(error))
 
     def change(batch: SourceBatch) -> SourceBatch:
         tables: dict[str, list[pa.Table]] = {}
-        counts = batch.row_counts
         for table, rows in batch.rows.items():
-            name, kept, more = applied(batch, table, rows)
+            name, kept = applied(batch, table, rows)
             tables.setdefault(name, []).append(kept)
-            counts += more
-        return replace(batch, rows={name: pa.concat_tables(parts) for name, parts in tables.items()}, counts=counts)
+        return replace(batch, rows={name: pa.concat_tables(parts) for name, parts in tables.items()})
 
     return change if chain else lambda batch: batch

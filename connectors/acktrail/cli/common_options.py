@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from acktrail.cli import arrow_without_pandas
 from acktrail.config import KafkaConfig, TablesConfig
@@ -106,9 +107,9 @@ class OfBoth(OfCluster, OfTables):
     """Which tables and which cluster a command works with, and in which form it answers."""
 
 
-def command_group(about: str) -> typer.Typer:
-    """A group of commands; without a command it shows its help."""
-    group = typer.Typer(help=about, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+def command_group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+    """A group of commands; without a command it shows its help. `cls` finds its commands."""
+    group = typer.Typer(cls=cls, help=about, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
     group.callback()(lambda: None)  # a group also with one command
     return group
 

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from acktrail import __version__
 from acktrail.branches import load, registered
-from acktrail.cli.common_options import error_json, spread, wants_json
+from acktrail.cli.common_options import command_group, error_json, spread, wants_json
 from acktrail.errors import AcktrailError, MissingDependency
 
 COMMANDS: Final = MappingProxyType(
@@ -131,7 +131,8 @@ class CommandGroup(TyperGroup):
         path = self.prefix + cmd_name
         target = COMMANDS.get(path) or self.targets().get(path)
         if path in GROUPS:
-            found = self._group(path)
+            inner = type(type(self).__name__, (type(self),), {"prefix": f"{path}."})
+            found = command_group(GROUPS[path], cls=inner)
         elif target is None:
             return None
         else:
@@ -143,13 +144,6 @@ class CommandGroup(TyperGroup):
         command = typer.main.get_command(found)
         command.name = cmd_name
         return command
-
-    def _group(self, path: str) -> typer.Typer:
-        inner = type(type(self).__name__, (type(self),), {"prefix": f"{path}."})
-        about = GROUPS[path]
-        found = typer.Typer(cls=inner, help=about, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
-        found.callback()(lambda: None)
-        return found
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Recommends the demo only where that branch is there."""

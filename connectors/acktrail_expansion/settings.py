@@ -19,6 +19,7 @@ the topic), and for the positions of groups.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -35,17 +36,6 @@ WANTED: Final[dict[str, WantedAcls]] = {
     LOOK: lambda groups, topics: [*each("DESCRIBE", "group", groups), *each("DESCRIBE", "topic", topics)],
     EXPANSION: lambda groups, topics: [*seen(groups), *each("ALTER", "topic", topics)],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KeyMappings:
-    """Key mappings by a glob of topic names, in the order in which they are tried; the first that fits counts."""
-
-    by_glob: tuple[tuple[str, KeyMapping], ...] = ()
-
-    def of(self, topic: str) -> KeyMapping:
-        """The mapping of `topic`; ``KeyMapping.NONE`` where none is given."""
-        return next((mapping for glob, mapping in self.by_glob if fnmatchcase(topic, glob)), KeyMapping.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +59,11 @@ def ordered_groups() -> OrderedGroups:
     return OrderedGroups(tuple(glob.strip() for glob in setting("ACKTRAIL_ORDERED_GROUPS").split(",") if glob.strip()))
 
 
-def key_mappings() -> KeyMappings:
-    """How producers choose partitions, by topic. Raises ConfigurationError: an entry is no ``glob=mapping``, or names
-    no mapping that is known."""
-    return KeyMappings(tuple(_key_mapping(entry) for entry in setting(_MAPPINGS).split(",") if entry.strip()))
+def key_mappings() -> Callable[[str], KeyMapping]:
+    """How producers choose partitions, by topic; ``KeyMapping.NONE`` where that is not given. Raises
+    ConfigurationError: an entry is no ``glob=mapping``, or names no mapping that is known."""
+    by_glob = [_key_mapping(entry) for entry in setting(_MAPPINGS).split(",") if entry.strip()]
+    return lambda topic: next((mapping for glob, mapping in by_glob if fnmatchcase(topic, glob)), KeyMapping.NONE)
 
 
 def _key_mapping(entry: str) -> tuple[str, KeyMapping]:

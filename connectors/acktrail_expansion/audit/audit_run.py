@@ -79,7 +79,7 @@ def audit_expansions(tables: TablesConfig, open_executors: OpenExecutors) -> dic
     doing("reading log ends")
     read, asked, before = partial(read_logs, stored, observations), asked_expansions(stored), stored_expansions(stored)
     found = find_expansions(cluster_id, looks, read, settle_time() // _US, asked)
-    expansions = by_topic(with_stored(found, before, looks), looks, run_id, key_mappings().of)
+    expansions = by_topic(with_stored(found, before, looks), looks, run_id, key_mappings())
     doing("judging groups")
     with open_executors("") as executors:
         verdicts = _judged(stored, executors, expansions)

@@ -167,7 +167,7 @@ def make_plan(
     """
     from acktrail.kafka.describe_configs import compacted_topics
 
-    mapping, settle = key_mappings().of(topic), settle_time()
+    mapping, settle = key_mappings()(topic), settle_time()
     at_ms, (described,) = now_ms(), admin.known_topics([topic])
     old_count, rights = described.partition_count, admin.rights((), (topic,)).topics.get(topic)
     may_alter = None if rights is None else "ALTER" in rights

@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli import common_options
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_new
-from acktrail.cli.common_options import (
-    AsJson,
-    BootstrapServer,
-    ClientConfig,
-    OfTables,
-    TablesOptions,
-    TablesRoot,
-    command_group,
-    echo_rows,
-)
+from acktrail.cli.common_options import OfBoth, OfTables, command_group, echo_rows, spread
 from acktrail.cli.progress import showing_activity
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAuthorized, UnknownName
@@ -47,14 +37,14 @@ app = command_group("Partitions of topics and the order of keys: plan an expansi
 
 
 @app.command()
-@common_options.spread
+@spread
 def plan(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it is to have in all.")],
     out: options.Out = None,
     *,
     because: options.Because,
-    at: common_options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Say what an expansion would do: which keys move, which groups read the topic, what is open in each.
 
@@ -74,17 +64,15 @@ def plan(
 
 
 @app.command()
+@spread
 def check(
     topic: Annotated[str, typer.Argument(help="A topic.")],
     show_keys: Annotated[
         bool, typer.Option("--show-keys", help="Print the keys at risk; tables only get their digests.")
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
     master: Master = None,
-    as_json: AsJson = False,
+    *,
+    at: OfBoth,
 ) -> None:
     """Look at a topic, and judge for every group whether the newest expansion kept the order of keys.
 
@@ -95,8 +83,7 @@ def check(
 
     Example: acktrail expand check orders
     """
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    target = TablesConfig.from_environment(tables, tables_options)
+    kafka, target = at.kafka, TablesConfig.from_environment(at.tables, at.tables_options)
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.tables.delta.store import Tables
     from acktrail_expansion.looks.ledger_connector import take_look
@@ -111,7 +98,7 @@ def check(
         event_id, both = _judge(kafka, stored, topic_id, executors_on(master), show_keys=show_keys)
         validation = check_expansions(stored, run_id)
     keys = [*_keys_at_risk(stored, event_id, both)] if show_keys and both is not None else None
-    if as_json:
+    if at.as_json:
         form = expansion_form(stored, event_id) if event_id else {"topic": topic}
         own = None if keys is None else [dict(zip(_KEYS_AT_RISK, each, strict=True)) for each in keys]
         echo_rows([{**form, "keys_at_risk": own, "results": [result.row for result in validation.results]}])
@@ -172,30 +159,30 @@ def _keys_at_risk(stored: Tables, event_id: str | None, both: pa.Table) -> Itera
 
 
 @app.command()
+@spread
 def show(
     event: Annotated[
         str | None, typer.Argument(help="The id of an expansion: show all about it. Default: list them.")
     ] = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: OfTables,
 ) -> None:
     """List the expansions of topics, the worst first, or show one with what proves each verdict on the order of keys.
 
     It reads what the newest `acktrail expand check`, or the DAG acktrail_partitions, wrote. The JSON form has one
     object for each expansion. The exit code is 0 also when order was broken: `acktrail expand check` is for scripts.
     """
-    config = OfTables(tables, tables_options).needed
+    config = at.needed
     from acktrail.tables.delta.store import Tables
     from acktrail_expansion.shown_expansions import expansions, why_none
 
     stored = Tables(config)
-    if event is None and as_json:
+    if event is None and at.as_json:
         echo_rows(map(_plain, expansions(stored.read)))
     elif event is None:
         rows = [_line(row) for row in expansions(stored.read)]
         typer.echo(table(_COLUMNS, rows) if rows else why_none(stored))
-    elif as_json:
+    elif at.as_json:
         echo_rows([expansion_form(stored, event)])
     else:
         typer.echo("\n".join(expansion_lines(stored, event)))

@@ -111,8 +111,8 @@ def test_the_first_glob_that_fits_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     """By exact case; a topic without a mapping has none, and no group is ordered unless it is named."""
     monkeypatch.setenv("ACKTRAIL_KEY_MAPPINGS", "orders = murmur2, legacy-*=crc32 ,*=none,")
     monkeypatch.setenv("ACKTRAIL_ORDERED_GROUPS", "billing, ship-*")
-    mappings, groups = key_mappings(), ordered_groups()
-    mapped = [mappings.of(topic) for topic in ("orders", "legacy-a", "legacy", "Orders")]
+    mapping_of, groups = key_mappings(), ordered_groups()
+    mapped = [mapping_of(topic) for topic in ("orders", "legacy-a", "legacy", "Orders")]
     assert mapped == ["murmur2", "crc32", "none", "none"]
     assert [each in groups for each in ("billing", "ship-1", "shipping", "Billing", "")] == [True, True, *[False] * 3]
     monkeypatch.delenv("ACKTRAIL_ORDERED_GROUPS")

@@ -74,6 +74,12 @@ class LogReader:
                 yield from self._find_again(number, event, ranges)
             self._wait()
 
+    def records(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RawRecord]:
+        """The same record by record; what was pruned is left out. Raises as `read`."""
+        for part in self.read(ranges):
+            if not isinstance(part, PrunedOffsets):
+                yield from raw_records(part)
+
     def _reach(self, number: int, offset: int, ranges: Mapping[int, tuple[int, int]]) -> None:
         if offset <= self._at.get(number, offset):
             return
@@ -148,12 +154,9 @@ def raw_records(rows: pa.Table) -> Iterator[RawRecord]:
 
 def records_at(topic: StateTopic, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:
     """The record at one offset of each partition; None: there is no record at that offset. Raises as `LogReader`."""
-    found: dict[int, RawRecord | None] = dict.fromkeys(offsets)
     reader = LogReader(topic, most_bytes=_FEW_BYTES)
-    for part in reader.read({number: (offset, offset + 1) for number, offset in offsets.items()}):
-        if not isinstance(part, PrunedOffsets):
-            found |= {raw.state_partition: raw for raw in raw_records(part)}
-    return found
+    found = reader.records({number: (offset, offset + 1) for number, offset in offsets.items()})
+    return {**dict.fromkeys(offsets), **{raw.state_partition: raw for raw in found}}
 
 
 class Incarnation(NamedTuple):

@@ -29,7 +29,7 @@ from acktrail.kafka.changes import ConfigsChange, raise_unless_done
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import error_for
 from acktrail.kafka.describe_configs import broker_config
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
+from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, TopicId, state_partition_of
@@ -259,10 +259,9 @@ def state_records(
     ranges = {
         number: (max(begins.get(number, 0), logs[number].log_start_offset or 0), end) for number, end in ends.items()
     }
-    for part in LogReader(topic, patience_s=_PATIENCE_S).read({n: r for n, r in ranges.items() if r[0] < r[1]}):
-        for record in () if isinstance(part, PrunedOffsets) else raw_records(part):
-            with contextlib.suppress(InputError):
-                found.append((record.state_partition, decode(record.key, record.value)))
+    for record in LogReader(topic, patience_s=_PATIENCE_S).records(ranges):
+        with contextlib.suppress(InputError):
+            found.append((record.state_partition, decode(record.key, record.value)))
     return found, ends
 
 

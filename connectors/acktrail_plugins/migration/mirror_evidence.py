@@ -378,7 +378,7 @@ def _read(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[LogSt
 
     Raises UnknownName (there is no such topic), NotAuthorized (READ on a topic is missing), and as `LogReader`.
     """
-    from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
+    from acktrail.kafka.log_reader import LogReader, StateTopic
 
     found: dict[LogStretch, list[RawRecord]] = {stretch: [] for stretch in stretches}
     waiting = sorted(stretch for stretch in found if stretch.first_offset < stretch.end_offset)
@@ -390,7 +390,6 @@ def _read(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[LogSt
         if not topic.is_present:
             raise UnknownName("topic", name)
         reader = LogReader(topic, is_committed=False, patience_s=_PATIENCE_S)
-        for part in reader.read({number: (each.first_offset, each.end_offset) for number, each in now.items()}):
-            if not isinstance(part, PrunedOffsets):
-                found[now[part.column("partition")[0].as_py()]] += raw_records(part)
+        for raw in reader.records({number: (each.first_offset, each.end_offset) for number, each in now.items()}):
+            found[now[raw.state_partition]].append(raw)
     return found

@@ -37,7 +37,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
 from acktrail.kafka.client.credentials import token_source
 from acktrail.kafka.client.error_codes import error_for
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
+from acktrail.kafka.log_reader import LogReader, StateTopic
 
 _LOG: Final = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())  # each call raises what matters to it
@@ -345,9 +345,8 @@ class TopicPositions:
             logs = topic.log_offsets().items()
             ends = {number: (log.log_start_offset or 0, log.high_watermark or 0) for number, log in logs}
             try:
-                for part in LogReader(topic, patience_s=patience_s).read(ends):
-                    for record in () if isinstance(part, PrunedOffsets) else raw_records(part):
-                        self._take(record, found)
+                for record in LogReader(topic, patience_s=patience_s).records(ends):
+                    self._take(record, found)
             except RetryableError:
                 raise HeldUp(
                     f"{self._topic} has an open transaction, or does not answer",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -126,13 +127,12 @@ class ParquetSinkTask(SinkTask):
     def flush(self) -> Commit:
         """Make a file for each source partition that has a table. After an error nothing is held: ask for positions."""
         self.start()
-        rows: dict[str, int] = {}
+        rows: Counter[str] = Counter()
         positions: dict[SourcePartition, Position] = {}
         try:
             for source_partition, held in [*self._held.items()]:
                 if held.table is not None:
-                    for table, count in self._write(source_partition, held, held.table).items():
-                        rows[table] = rows.get(table, 0) + count
+                    rows.update(self._write(source_partition, held, held.table))
                     positions[source_partition] = held.position
                     del self._held[source_partition]
         except BaseException:  # only the files know what landed

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -51,7 +52,7 @@ class _Held:
 
     position: Position
     records: list[OutRecord] = field(default_factory=list)
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: Counter[str] = field(default_factory=Counter)
 
 
 class TopicSinkTask(SinkTask):
@@ -99,7 +100,7 @@ class TopicSinkTask(SinkTask):
 
     @property
     def pending_rows(self) -> int:
-        return sum(sum(held.rows.values()) for held in self._held.values())
+        return sum(held.rows.total() for held in self._held.values())
 
     def put(self, batch: SourceBatch) -> None:
         """Take a batch. Raises RowsRefused: rows without a position, a row that is too large for its topic or lacks a
@@ -123,12 +124,12 @@ class TopicSinkTask(SinkTask):
         held.position = json.loads(json.dumps(batch.position))
         for table, records in by_table.items():
             held.records += records
-            held.rows[table] = held.rows.get(table, 0) + len(records)
+            held.rows[table] += len(records)
 
     def flush(self) -> Commit:
         """One transaction for each source partition."""
         held, self._held = self._held, {}
-        rows: dict[str, int] = {}
+        rows: Counter[str] = Counter()
         try:
             self._become_writer_of([each for each in held if each not in self._writers])
             for source_partition, each in held.items():
@@ -136,15 +137,11 @@ class TopicSinkTask(SinkTask):
                 self._writers[source_partition].write([*each.records, position])
                 each.records.clear()
                 self._known[source_partition] = each.position
-                for table, count in each.rows.items():
-                    rows[table] = rows.get(table, 0) + count
+                rows += each.rows
         except BaseException:  # only the cluster knows what landed
             self.stop()
             raise
-        return Commit(
-            rows={table: count for table, count in rows.items() if count},
-            positions={source_partition: each.position for source_partition, each in held.items()},
-        )
+        return Commit(rows=rows, positions={source_partition: each.position for source_partition, each in held.items()})
 
     def stop(self) -> None:
         writers, self._writers = self._writers, {}

@@ -66,20 +66,16 @@ def status(
     from acktrail.view.check_rows import stopping_run
     from acktrail.view.cluster_health import cluster_health
 
-    def look() -> tuple[ClusterHealth, dt.datetime, int]:
+    while True:
         now, tables = dt.datetime.now(dt.UTC), Tables(config)
         found = cluster_health(tables, now).of_groups(group or ())
-        return found, now, stopping_run(tables, found.run_id)
-
-    while True:
-        found, now, stopping = look()
         reasons = found.to_act_on(now, stale)
         if at.as_json:
             typer.echo(json_line(health_json(found, now, reasons)))
         elif watch and not sys.stdout.isatty():
             typer.echo(one_line(found, now, reasons))
         else:
-            text = screen(found, now, reasons, stopping=stopping, lines=_lines())
+            text = screen(found, now, reasons, stopping=stopping_run(tables, found.run_id), lines=_lines())
             typer.echo(_REDRAW + text if watch else text, nl=not watch)
         if not watch:
             break

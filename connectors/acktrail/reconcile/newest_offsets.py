@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.binary_column import Int64Array
-from acktrail.format.columns.record_columns import NumberColumn
+from acktrail.format.columns.binary_column import Int64Array, by_partition_and_offset, joined_rows
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import are_equal, key_codes, snapshot_keys
 from acktrail.model.batches import DeliveryState
@@ -20,7 +19,6 @@ from acktrail.replay.raw_log import first_replayed
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 _ROWS_KEPT: Final = 200_000
 """Ranges are united when there are more of them, and more than twice those left the last time."""
-_NO_ROOM: Final = 1 << 62
 _FULL: Final = 2.0**63 * 1.5
 """Beyond it a count wraps to a positive number."""
 ADDRESS: Final = ("state_partition", *KEY_COLUMNS)
@@ -35,6 +33,7 @@ _NEWEST: Final = (
 )
 """Offsets of the newest: decoded record; snapshot or tombstone; tombstone; snapshot that initialized or reset; record
 that could not be decoded; record with an archived batch."""
+_TIME: Final = "last_record_timestamp_ms"
 _NONE: Final = np.iinfo(np.int64).min
 
 
@@ -44,16 +43,14 @@ class NewestOffsets:
 
     def __init__(self) -> None:
         self.index = SharePartitionIndex()
-        self._newest = {name: np.empty(0, np.int64) for name in _NEWEST}
-        self._timestamps = NumberColumn(values=np.empty(0, np.int64), known=np.empty(0, np.bool_))
+        self._newest = {name: np.empty(0, np.int64) for name in (*_NEWEST, _TIME)}
         self._archived = ArchivedRanges()
 
     def resume(self, saved: pa.Table) -> None:
         """Continue from rows of ``columns`` that an earlier pass left. To be called first."""
         numbers = self.numbers_of(saved)
-        for name in _NEWEST:
-            self._newest[name][numbers] = pc.fill_null(saved[name], _NONE).to_numpy()
-        self._timestamps.put(numbers, NumberColumn.of_arrow(saved["last_record_timestamp_ms"].combine_chunks()))
+        for name, newest in self._newest.items():
+            newest[numbers] = pc.fill_null(saved[name], _NONE).to_numpy()
         archived = saved["archived_ranges"].combine_chunks()
         self._archived.add(numbers[pc.list_parent_indices(archived).to_numpy()], pc.list_flatten(archived))
 
@@ -70,7 +67,7 @@ class NewestOffsets:
         self._archived.add(numbers[rows], ranges)
         decoded = meanings["last_record_offset"]
         last = decoded[offsets[decoded] == self._newest["last_record_offset"][numbers[decoded]]]
-        self._timestamps.put(numbers[last], NumberColumn.of_arrow(named["timestamp_ms"].combine_chunks()).take(last))
+        self._newest[_TIME][numbers[last]] = pc.fill_null(named["timestamp_ms"], _NONE).to_numpy()[last]
         found = np.full(records.num_rows, UNREADABLE)
         found[np.flatnonzero(is_named)[decoded]] = numbers[decoded]
         return found
@@ -85,8 +82,6 @@ class NewestOffsets:
         numbers, _ = self.index.add_keys(pa.chunked_array([keys]), homes)
         for name, newest in self._newest.items():
             self._newest[name] = np.append(newest, np.full(len(self.index) - len(newest), _NONE))
-        new = np.zeros(len(self.index) - len(self._timestamps.values), np.int64)
-        self._timestamps = NumberColumn.concat([self._timestamps, NumberColumn(values=new, known=new > 0)])
         found: Int64Array = numbers[codes]
         return found
 
@@ -101,7 +96,8 @@ class NewestOffsets:
         return first_replayed(bases, (bases == self._newest["tombstone_offset"]) & (bases != _NONE))
 
     def columns(self) -> dict[str, pa.Array]:
-        """``ADDRESS``, the newest offsets (null: no such record) and `archived_ranges`, for each share partition."""
+        """``ADDRESS``, the newest offsets, the time of the last record (null: not known, or no such record) and
+        `archived_ranges`, for each share partition."""
         keys, state_partitions = self.index.keys_of(np.arange(len(self.index)))
         return {
             "state_partition": pa.array(state_partitions),
@@ -109,7 +105,6 @@ class NewestOffsets:
             "topic_id": keys.topic_id,
             "partition": pa.array(keys.partition),
             **{name: pa.array(newest, mask=newest == _NONE) for name, newest in self._newest.items()},
-            "last_record_timestamp_ms": self._timestamps.to_arrow(pa.int64()),
             "archived_ranges": self._archived.lists(len(self.index)),
         }
 
@@ -189,20 +184,13 @@ def offset_counts(ranges: pa.ListArray) -> pa.Array:
 
 
 def _disjoint(owners: Int64Array, firsts: Int64Array, lasts: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    if not len(owners):
-        return owners, firsts, lasts
-    least = int(firsts.min())
-    starts, ends, room, distinct = firsts - least, lasts - least, int(lasts.max()) - least + 1, None
-    if room * (int(owners.max()) + 1) > _NO_ROOM:
-        distinct, ranks = np.unique([firsts, lasts], return_inverse=True)
-        (starts, ends), room = ranks.reshape(2, -1), len(distinct)
-    order = np.argsort(owners * room + starts, kind="stable")  # fast: most of it is ordered already
-    owners, firsts = owners[order], firsts[order]
-    shift = owners * room  # the ends of each owner lie above those of the one before
-    highest = np.maximum.accumulate(ends[order] + shift) - shift
-    reached = highest + least if distinct is None else distinct[highest]
-    before = reached[:-1]  # where a first offset lies above it, one can be added to it
-    begins = np.ones(len(owners), np.bool_)
-    begins[1:] = (owners[1:] != owners[:-1]) | ((firsts[1:] > before) & (firsts[1:] != before + 1))
-    heads = np.flatnonzero(begins)
-    return owners[heads], firsts[heads], reached[np.append(heads[1:], len(owners)) - 1]
+    """The same offsets of each owner in the fewest ranges: one begins where the number of open ranges rises from 0."""
+    points, both = np.concatenate([firsts, lasts]), np.tile(owners, 2)
+    order = by_partition_and_offset(both, points)  # of one offset, begins before ends
+    opens = order < len(owners)
+    depth = np.cumsum(np.where(opens, 1, -1))
+    begins, ends = order[opens & (depth == 1)], order[depth == 0]
+    owners, firsts, lasts = both[begins], points[begins], points[ends]
+    touches = (owners[1:] == owners[:-1]) & (firsts[1:] == lasts[:-1] + 1)
+    heads, tails = joined_rows(touches, len(owners))
+    return owners[heads], firsts[heads], lasts[tails]

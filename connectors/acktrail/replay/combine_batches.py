@@ -9,7 +9,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.format.columns.binary_column import BoolArray, Int64Array, ascending, starts_of
+from acktrail.format.columns.binary_column import BoolArray, Int64Array, ascending, joined_rows, starts_of
 from acktrail.format.columns.decoding.regular_values import LazyBatches, LazyRecords
 from acktrail.format.columns.record_columns import (
     BatchColumns,
@@ -312,8 +312,6 @@ def _highest_over_slices(begin: Int64Array, end: Int64Array, priority: _Prioriti
 
 def _joined(first: Int64Array, last: Int64Array, priority: _Priorities) -> _Intervals:
     """Touching neighbours of equal priority made one."""
-    begins = np.ones(len(first), np.bool_)
-    begins[1:] = (first[1:] != last[:-1] + 1) | (priority[1:] != priority[:-1])
-    starts = np.flatnonzero(begins)
-    ends = np.append(starts[1:], len(first)) - 1
-    return first[starts], last[ends], priority[starts]
+    is_joined = (first[1:] == last[:-1] + 1) & (priority[1:] == priority[:-1])
+    heads, tails = joined_rows(is_joined, len(first))
+    return first[heads], last[tails], priority[heads]

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from acktrail.format.columns.binary_column import BoolArray, Int64Array, ascending, starts_of, strides
+from acktrail.format.columns.binary_column import BoolArray, Int64Array, ascending, joined_rows, starts_of, strides
 from acktrail.format.columns.record_columns import ArrayColumns
 from acktrail.model.status_changes import LAST_OFFSET
 
@@ -61,9 +61,8 @@ class MarkChanges(ArrayColumns):
         is_same = self.first[1:] == self.last[:-1] + 1
         for name in ("row", "before", "after"):
             is_same &= getattr(self, name)[1:] == getattr(self, name)[:-1]
-        starts = np.flatnonzero(np.append(True, ~is_same)[: len(self.row)])
-        ends = np.append(starts[1:], len(self.row))[: len(starts)] - 1
-        return type(self)(**{name: getattr(self, name)[ends if name == "last" else starts] for name in self.__slots__})
+        heads, tails = joined_rows(is_same, len(self.row))
+        return replace(self.take(heads), last=self.last[tails])
 
 
 _CHANGES: Final = tuple(MarkChanges.__slots__)
@@ -191,6 +190,5 @@ def _timelines(own: MarkedRanges, of: MarkedRanges, begin: Int64Array, lengths: 
 def _joined(slices: MarkedRanges, row: Int64Array, mark: Int64Array) -> MarkedRanges:
     """Slices with these marks, neighbours with one mark made one."""
     run = slices.run
-    starts = np.flatnonzero(np.append(True, (run[1:] != run[:-1]) | (mark[1:] != mark[:-1])))
-    last = slices.last[np.append(starts[1:], len(mark)) - 1]
-    return replace(slices.take(starts), row=row[starts], last=last, mark=mark[starts])
+    heads, tails = joined_rows((run[1:] == run[:-1]) & (mark[1:] == mark[:-1]), len(mark))
+    return replace(slices.take(heads), row=row[heads], last=slices.last[tails], mark=mark[heads])

@@ -59,6 +59,7 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STATUS_WINDOW, STRING, schema
+from acktrail.format.columns.share_partition_keys import are_equal
 from acktrail.model.queue_status import (
     COUNTED,
     LEAST,
@@ -86,8 +87,9 @@ worst critical one, null: none. `no_members_since`: the first observation in a r
 `lost_records`: removed by the retention before they were finished. `archived_seen`: archived in any exported record.
 `unseen_at`: the newest observation at which more was archived than acknowledged, null: somebody has acknowledged
 that."""
-JUDGED: Final = schema((STRING, "status"), (INSTANT, "status_since"), (STRING, "reason"), (INSTANT, "unseen_at"))
-"""The judgement of each row; `unseen_at` goes into the next one's context."""
+JUDGED: Final = schema((STRING, "status", "reason"), (INSTANT, "status_since", "unseen_at"), (INT64, *COUNTED))
+"""The judgement of each row; `unseen_at` goes into the next one's context. Counts: the sums within the time of the
+window, of the observations that have all of them; null: none has."""
 MOST: Final = 1 << 58
 """Offsets and counts of a window are below: sums and differences of them fit int64."""
 
@@ -123,6 +125,7 @@ def judge_windows(windows: pa.Array, context: pa.Table) -> pa.Table:
         "status_since": pc.if_else(is_same, context["previous_since"], shown.observed_at),
         "reason": pc.binary_join_element_wise(*pieces, ""),
         "unseen_at": unseen_at,
+        **{name: pa.array(found[name], mask=found["counted_observations"] == 0) for name in COUNTED},
     }
     return pa.table(columns, schema=JUDGED)
 
@@ -189,8 +192,8 @@ class _Windows:
             self.values[name], self.known[name] = np.zeros((self.rows, width), np.int64), np.zeros_like(self.has)
             self.values[name][place] = pc.fill_null(own.cast(pa.int64()), 0).to_numpy()
             self.known[name][place] = own.is_valid().to_numpy(zero_copy_only=False)
-        complete = np.logical_and.reduce([self.known[name] for name in COUNTED])
-        self.counts = {name: np.where(complete, self.values[name], 0) for name in COUNTED}
+        self.is_counted = np.logical_and.reduce([self.known[name] for name in COUNTED])
+        self.counts = {name: np.where(self.is_counted, self.values[name], 0) for name in COUNTED}
 
 
 class _Shown:
@@ -225,7 +228,8 @@ def _counted(windows: _Windows) -> _Numbers:
         **{f"all_{name}": count.sum(1) for name, count in counts.items()},
         **{f"last_{name}": _at(count, ended) for name, count in counts.items()},
         **{f"newest_{name}": count[:, -1] for name, count in counts.items()},
-        "is_counted": np.logical_and.reduce([known[name][:, -1] for name in COUNTED]).astype(np.int64),
+        "counted_observations": (recent & windows.is_counted).sum(1),
+        "is_counted": windows.is_counted[:, -1].astype(np.int64),
         "archiving": np.where(is_archiving, values["archiving_records"], 0)[:, -1],
         "archiving_for": is_archiving.shape[1] - 1 - begun + _at(is_archiving, begun),
     }
@@ -292,7 +296,7 @@ def _most(mask: BoolArray, numbers: Int64Array) -> Int64Array:
 def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, BoolArray]:
     """The rows where each rule applies, if none before it does."""
     found = shown.numbers
-    is_complete = _is(context["completeness"], Completeness.COMPLETE.value)
+    is_complete = are_equal(context["completeness"], Completeness.COMPLETE.value)
     known = shown.is_known & is_complete
     undelivered = is_complete & ~shown.is_started & shown.has_ends
     lag, flat, step, distance = (found[name] for name in ("lag", "flat", "step", "distance"))
@@ -304,7 +308,7 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
     goes_on = ~(deserted & nothing)
     grows = (found["known"] >= LEAST) & (found["lag_first"] > 0) & (found["fell"] == 0)
     stuck = (flat >= LEAST) & ((found["grown"] > 0) | (found["done"] > 0))
-    was_stuck = _is(context["previous_status"], QueueStatus.STUCK.value)
+    was_stuck = are_equal(context["previous_status"], QueueStatus.STUCK.value)
     first = found["observations"] == 1
     return {
         "critical": _has(context["critical_finding"]),
@@ -319,7 +323,7 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
         "release_loop": (released > acknowledged) & goes_on & (found["last_released"] > 0),
         "archived_unseen": unseen,
         "lagging": known & grows & (found["start"] < found["end_before"]),
-        "no_match": _has(context["verdict"]) & ~_is(context["verdict"], Verdict.MATCH.value),
+        "no_match": _has(context["verdict"]) & ~are_equal(context["verdict"], Verdict.MATCH.value),
         "no_state": ~_has(context["completeness"]),
         "not_complete": ~is_complete,
         "not_initialized": undelivered & (waiting != 0) & ~first,
@@ -331,11 +335,6 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
         "idle": known & (lag == 0) & still,
         "ok": np.ones_like(known),
     }
-
-
-def _is(column: pa.ChunkedArray, value: str) -> BoolArray:
-    mask: BoolArray = pc.fill_null(pc.equal(column, value), fill_value=False).to_numpy()
-    return mask
 
 
 def _has(column: pa.ChunkedArray) -> BoolArray:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 
-from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.binary_column import Int64Array, joined_rows
 
-_NO_END: Final = np.iinfo(np.int64).max
 _MOST_PIECES: Final = 64
 """Pieces that are gathered before they are joined."""
-_NONE: Final[Int64Array] = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,12 +33,9 @@ class OffsetRuns:
         >>> runs.first.tolist(), runs.end.tolist()
         ([0, 9], [6, 12])
         """
-        if not len(first):
-            return cls(_NONE, _NONE)
         order = np.argsort(first, kind="stable")
         first, reached = first[order], np.maximum.accumulate(end[order])
-        heads = np.flatnonzero(np.concatenate([[True], first[1:] > reached[:-1]]))
-        tails: Any = np.append(heads[1:], len(first)) - 1
+        heads, tails = joined_rows(first[1:] <= reached[:-1], len(first))
         return cls(first[heads], reached[tails])
 
     @property
@@ -57,16 +52,6 @@ class OffsetRuns:
         """How many of the offsets `first` to `last` (inclusive) there are."""
         return int(np.maximum(0, np.minimum(self.end, last + 1) - np.maximum(self.first, first)).sum())
 
-    def ends_above(self, offset: int) -> bool:
-        """Whether there is an offset at or above `offset`."""
-        return bool(len(self.end)) and int(self.end[-1]) > offset
-
-    def within(self, spans: Iterable[tuple[int, int]]) -> OffsetRuns:
-        """The offsets that lie in one of `spans` (first, end exclusive)."""
-        parts = [(_NONE, _NONE), *((np.maximum(self.first, first), np.minimum(self.end, end)) for first, end in spans)]
-        low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return OffsetRuns.of(low[low < high], high[low < high])
-
     @staticmethod
     def union(parts: Sequence[OffsetRuns]) -> OffsetRuns:
         """The offsets that are in one of `parts`; there is at least one part."""
@@ -74,13 +59,8 @@ class OffsetRuns:
 
     def above(self, offset: int) -> OffsetRuns:
         """The offsets at or above `offset`."""
-        return self.within([(offset, _NO_END)])
-
-    def at(self, ranks: Int64Array) -> Int64Array:
-        """The offsets at `ranks`, counted from 0 in ascending order."""
-        ends = np.cumsum(self.end - self.first)
-        run = np.searchsorted(ends, ranks, side="right")
-        return np.asarray(self.end[run] - (ends[run] - ranks))
+        kept = self.end > offset
+        return OffsetRuns(np.maximum(self.first[kept], offset), self.end[kept])
 
     def end_after(self, begin: int, count: int) -> int:
         """One past the last of the first `count` offsets at or above `begin`; of all of them, where they are fewer.
@@ -88,9 +68,9 @@ class OffsetRuns:
         Holes cost nothing: of runs 0 to 10 and 90 to 100, ``end_after(5, 8)`` is 93.
         """
         above = self.above(begin)
-        if above.total <= count:
-            return int(self.end[-1])
-        return int(above.at(np.array([count - 1]))[0]) + 1
+        reached = np.cumsum(above.end - above.first)
+        run = int(np.searchsorted(reached, count))
+        return int(self.end[-1] if run == len(reached) else above.end[run] - (reached[run] - count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

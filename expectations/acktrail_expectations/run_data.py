@@ -15,8 +15,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 from typing import Any, Final
 
 import pandas as pd
@@ -32,7 +30,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.damage_report import COMPARED_COLUMNS
 from acktrail.tables.exported.export_ranges import newest_shifts
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records, record_tables
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import state_topic_observed
@@ -95,15 +93,6 @@ def read_positions(
     )
 
 
-def at_or_above(first: Mapping[int, int], *columns: str) -> pc.Expression:
-    """Rows in which one of `columns` is at or above the offset in `first`, and all of any other state partition."""
-    wanted = [
-        (pc.field("state_partition") == p) & reduce(or_, [pc.field(column) >= offset for column in columns])
-        for p, offset in first.items()
-    ]
-    return reduce(or_, wanted, ~pc.field("state_partition").isin(list(first)))
-
-
 def advanced(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
     """Positions at `ends`, never lower than `before`."""
     return {p: max(ends.get(p, 0), before.get(p, 0)) for p in sorted({*ends, *before})}
@@ -134,7 +123,7 @@ class UnvalidatedRecords:
         """The records at or above `since`, looked for from `begin` on."""
         snapshot = store.snapshot(RECORDS)
         paths = () if snapshot is None else RecordFiles(store, snapshot).reaching(begin)
-        read = {"columns": _ADDRESSES, "where": at_or_above(begin, "offset"), "sparing": True}
+        read = {"columns": _ADDRESSES, "where": later_records(begin), "sparing": True}
         places: list[pa.Table] = [pa.schema([STATE_RECORDS.field(name) for name in PLACE]).empty_table()]
         stored = stored_offsets(_noting(store.file_batches(RECORDS, paths, **read), places), begin)
         return cls(
@@ -151,7 +140,9 @@ class UnvalidatedRecords:
         """The state partitions with records to validate, a share for each of the executors; few records are one share
         for this process."""
         runs = self.stored.runs
-        counts = {p: own.above(self._begin(p)).total for p, own in runs.items() if own.ends_above(self.since.get(p, 0))}
+        counts = {
+            p: own.above(self._begin(p)).total for p, own in runs.items() if (own.last_end or 0) > self.since.get(p, 0)
+        }
         workers = InProcess() if executors is None or sum(counts.values()) < _FEW_RECORDS else executors
         return workers, balanced_shares(counts, counts.__getitem__, workers.count)
 
@@ -174,7 +165,7 @@ class UnvalidatedRecords:
         columns = [*dict.fromkeys((*RECORD_COLUMNS, *compared))]
         begin = {p: self._begin(p) for p in partitions if p in self.since}
         for some in [partitions] if self.stored.in_order else [[partition] for partition in partitions]:
-            rows = pc.field("state_partition").isin(some) & at_or_above(begin, "offset")
+            rows = pc.field("state_partition").isin(some) & later_records(begin)
             batches = store.file_batches(RECORDS, self.files, columns=columns, where=rows, sparing=True)
             yield from record_tables(batches, MOST_RECORDS if self.stored.in_order else None)
 
@@ -188,18 +179,6 @@ def _noting(batches: Iterable[pa.RecordBatch], places: list[pa.Table]) -> Iterat
         both = pa.concat_tables([places[0], pa.Table.from_batches([batch]).select(PLACE)])
         places[0] = both.group_by(list(PLACE), use_threads=False).aggregate([])
         yield batch
-
-
-def record_tables(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.Table]:
-    """`batches` in their order as tables of about `most` rows; None: as one table."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held += [batch] if batch.num_rows else []
-        if most is not None and sum(each.num_rows for each in held) >= most:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _app_id(table: str, part: int | str) -> str:
@@ -235,7 +214,7 @@ class RunData:
         since = replace(positions, records={}, ranges={}) if every_record else positions
         # of those not validated yet, also the one that ends just below them on each state partition
         ends_from = {partition: offset - 1 for partition, offset in since.ranges.items()}
-        unvalidated = at_or_above(ends_from, "last_offset", "gap_last")
+        unvalidated = later_records(ends_from, "last_offset", "gap_last")
         ranges = store.read("export_ranges", where=(pc.field("run_id") == run_id) | unvalidated)
         why_not = _why_bytes_not_compared(store.snapshot(RECORDS), every_record=every_record)
         begin = _first_offsets_to_read(since.records, ranges)

@@ -17,6 +17,7 @@ from state_topics.coordinator_log import TOPIC
 
 from acktrail.model.rules.catalogue import QUALITY_RULES, Condition, QualitySeverity
 from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
+from acktrail.tables.exported.record_files import later_records
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck, check_of, evaluate
 from acktrail_expectations.frames.frame_columns import observed_cluster
@@ -28,7 +29,7 @@ from acktrail_expectations.gate import (
     merged,
     unevaluated_lines,
 )
-from acktrail_expectations.run_data import advanced, at_or_above
+from acktrail_expectations.run_data import advanced
 
 FRAME = pd.DataFrame({"a": pd.array([1, 2, None, 5], "Int64"), "b": pd.array([1, 3, 3, None], "Int64")})
 
@@ -254,7 +255,7 @@ def test_a_state_partition_without_a_position_is_read_whole(
     stored: set[tuple[int, int]], since: dict[int, int]
 ) -> None:
     """No state partition is left out because no observation names it."""
-    rows = pairs_of(table(stored).filter(at_or_above(since, "offset")))
+    rows = pairs_of(table(stored).filter(later_records(since)))
 
     assert rows == {(p, offset) for p, offset in stored if offset >= since.get(p, 0)}
 
@@ -263,5 +264,5 @@ def test_a_range_that_is_only_a_gap_counts_by_its_gap() -> None:
     """An offset in any of the columns is enough."""
     rows = pa.table({"state_partition": [0, 0], "last_offset": pa.array([None, 3], pa.int64()), "gap_last": [9, None]})
 
-    assert rows.filter(at_or_above({0: 5}, "last_offset", "gap_last")).num_rows == 1
+    assert rows.filter(later_records({0: 5}, "last_offset", "gap_last")).num_rows == 1
     assert rows.filter(pc.field("state_partition") == 0).num_rows == 2

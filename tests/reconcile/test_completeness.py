@@ -13,7 +13,7 @@ from samples.history_tables import build
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.status_changes import HistoryCompleteness, MissingRecords, UnknownReason
-from acktrail.reconcile.past.history_completeness import _EVENT, HistoryScope, _events
+from acktrail.reconcile.past.history_completeness import _EVENT, _events
 from acktrail.reconcile.past.history_reader import HistoryReader
 
 KEY = key_of("g")
@@ -152,6 +152,6 @@ def test_intervals_of_offsets_take_no_memory() -> None:
             return pa.Table.from_batches(self.batches())
 
     tables: Any = ManyRows()
-    (event,) = _events(tables, HistoryScope())
+    (event,) = _events(tables, None)
     assert (event["cause"], event["is_loss"]) == ("gap", True)
     assert held[-1] - held[1] < 2_000_000

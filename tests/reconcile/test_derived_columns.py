@@ -120,14 +120,14 @@ few_keys = st.lists(st.tuples(st.none() | st.sampled_from("ab"), st.none() | few
 @given(few_keys, few_keys)
 def test_the_first_row_with_the_same_key_is_found(rows: list[tuple[Any, ...]], among: list[tuple[Any, ...]]) -> None:
     """Null equals null; a key that is not there has no row."""
-    kinds = (pa.string(), pa.int64())
+    schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
 
-    def columns(of: list[tuple[Any, ...]]) -> list[pa.ChunkedArray]:
-        return [pa.chunked_array([[row[n] for row in of]], kind) for n, kind in enumerate(kinds)]
+    def table(of: list[tuple[Any, ...]]) -> pa.Table:
+        return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in of], schema=schema)
 
     expected = [among.index(row) if row in among else None for row in rows]
-    assert first_matches(columns(rows), columns(among)).to_pylist() == expected
-    codes = key_codes(columns(rows)).tolist()
+    assert first_matches(table(rows), table(among), schema.names).to_pylist() == expected
+    codes = key_codes(table(rows).columns).tolist()
     assert [rows[codes.index(code)] for code in codes] == rows
 
 

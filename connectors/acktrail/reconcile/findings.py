@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, INSTANT, TABLES
-from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches
+from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches, grouped
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
@@ -74,15 +74,14 @@ def with_critical_findings(verdicts: pa.Table, found: pa.Table) -> pa.Table:
     """`verdicts` (``RECONCILIATIONS``) with the first critical finding of each among `found` (``FINDINGS``)."""
     critical = found.filter(pc.equal(found["severity"], QualitySeverity.CRITICAL.value))
     texts = _joined(critical["rule"], ": ", critical["detail"])
-    matches = first_matches([verdicts[name] for name in KEY_COLUMNS], [critical[name] for name in KEY_COLUMNS])
+    matches = first_matches(verdicts, critical)
     place = verdicts.column_names.index("critical_finding")
     return verdicts.set_column(place, verdicts.schema.field(place), texts.take(matches))
 
 
 def _without(rows: pa.Table, settled: pa.Table) -> pa.Table:
     """`rows` whose newest archived record is not among those that are `settled`."""
-    matches = first_matches([rows[name] for name in KEY_COLUMNS], [settled[name] for name in KEY_COLUMNS])
-    known = settled["archived_seen"].take(matches)
+    known = settled["archived_seen"].take(first_matches(rows, settled))
     return rows.filter(pc.fill_null(pc.greater(rows["archived_seen"], known), fill_value=True))
 
 
@@ -250,9 +249,7 @@ def places_of(saved: pa.Table) -> pa.Table:
 
 def added_places(places: pa.Table) -> pa.Table:
     """`places` with one row for each state partition."""
-    sides = [("rows", "sum"), ("without_base", "sum"), ("lowest_base", "min"), ("newest_ms", "max")]
-    sums = places.group_by("state_partition", use_threads=False).aggregate(sides)
-    return sums.select(["state_partition", *(f"{name}_{how}" for name, how in sides)]).rename_columns(PLACES.names)
+    return grouped(places, ["state_partition"], rows="sum", without_base="sum", lowest_base="min", newest_ms="max")
 
 
 def unpruned_findings(places: pa.Table, coverages: Mapping[int, Coverage], observation: Observation) -> pa.Table:
@@ -313,5 +310,4 @@ def settled_archives(tables: Tables, now: dt.datetime, shown: dt.timedelta) -> p
 
 
 def _most(rows: pa.Table) -> pa.Table:
-    most = rows.group_by(list(KEY_COLUMNS), use_threads=False).aggregate([("archived_seen", "max")])
-    return most.rename_columns([name.removesuffix("_max") for name in most.column_names]).select(list(_SETTLED))
+    return grouped(rows, KEY_COLUMNS, archived_seen="max")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -176,15 +176,15 @@ class Descriptions:
         """The keys (``KEY_COLUMNS``) of share partitions that were described and are not in `replayed`, each once."""
         columns = self.shares.select(KEY_COLUMNS)
         distinct = columns.take(pa.array(np.unique(key_codes(columns.columns), return_index=True)[1]))
-        return distinct.filter(pc.is_null(first_matches(distinct.columns, replayed.select(KEY_COLUMNS).columns)))
+        return distinct.filter(pc.is_null(first_matches(distinct, replayed)))
 
     def beside(self, keys: pa.Table) -> dict[str, pa.Array]:
         """Columns for each row of `keys` (``KEY_COLUMNS``), null where nothing was answered. `topic`,
         `described_topic`, `topic_status`, `group_state`; and for each phase, with its name at the end: `is_listed` (its
         group described it), `start_offset` (null: not initialized), `lag`, `error` (why the description failed),
         `is_group_present` (null: the group could not be queried), `is_authorized`, and the log's start and end."""
-        own = self.topics.take(first_matches([keys["topic_id"]], [self.topics["topic_id"]]))
-        described = self.shares["topic"].take(_matches(keys, self.shares, KEY_COLUMNS))
+        own = self.topics.take(first_matches(keys, self.topics, ["topic_id"]))
+        described = self.shares["topic"].take(first_matches(keys, self.shares))
         samples = {phase: self._sample(keys, phase) for phase in PHASES}
         states = [samples[phase].pop("group_state") for phase in reversed(PHASES)]
         present = [samples[phase].pop("group_answered") for phase in reversed(PHASES)]
@@ -240,22 +240,18 @@ def read_descriptions(tables: Tables, run_id: str) -> Descriptions:
 
 def with_topics(states: pa.Table, described: Descriptions) -> pa.Table:
     """`states` with the newest name of each topic id; null where it was never seen."""
-    names = described.topics["topic"].take(first_matches([states["topic_id"]], [described.topics["topic_id"]]))
+    names = described.topics["topic"].take(first_matches(states, described.topics, ["topic_id"]))
     return states.set_column(states.column_names.index("topic"), "topic", names)
 
 
 def _of_phase(rows: pa.Table, phase: str, keys: pa.Table, key: tuple[str, ...]) -> Mapping[str, pa.ChunkedArray]:
     """The first of `rows` in that phase for each of `keys`, nulls where there is none."""
     own = rows.filter(pc.equal(rows["phase"], phase))
-    matches = _matches(keys, own, key)
+    matches = first_matches(keys, own, key)
     if "topic_id" in key and key != KEY_COLUMNS:
         matches = pc.if_else(pc.is_valid(keys["topic_id"]), matches, pa.scalar(None, pa.int64()))
     found: pa.Table = own.take(matches)
     return found
-
-
-def _matches(keys: pa.Table, rows: pa.Table, key: tuple[str, ...]) -> pa.Array:
-    return first_matches(keys.select(key).columns, rows.select(key).columns)
 
 
 def _error_texts(rows: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
@@ -270,12 +266,13 @@ def _is(mask: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(mask, fill_value=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Gap:
-    """Offsets of a state partition that no commit of the exporter holds, both ends inclusive."""
+class Gap(NamedTuple):
+    """Offsets of a state partition, both inclusive, that the tables have no records of, and why, where that is
+    noted."""
 
     first_offset: int
     last_offset: int
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +352,7 @@ def _gaps(ranges: pa.Table, runs: OffsetRuns) -> tuple[Gap, ...]:
     noted = ranges.filter(pc.field("gap_first").is_valid() & ~is_before)
     pairs = {*zip(noted["gap_first"].to_pylist(), noted["gap_last"].to_pylist(), strict=True)}
     pairs |= {*zip(runs.end[:-1].tolist(), (runs.first[1:] - 1).tolist(), strict=True)}
-    return tuple(Gap(first_offset=first, last_offset=last) for first, last in sorted(pairs))
+    return tuple(Gap(*pair) for pair in sorted(pairs))
 
 
 def count_quarantined(

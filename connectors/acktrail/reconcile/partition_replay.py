@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +24,7 @@ from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Coverage, Observation
 from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
-from acktrail.tables.exported.record_files import bounds_of
+from acktrail.tables.exported.record_files import extremes, record_tables, records_between, rows_between
 
 SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)
 """What the records of a share partition leave of it."""
@@ -101,19 +99,17 @@ class Replay:
     def _lowest_bases(self) -> dict[int, int]:
         """The lowest of the newest bases on each state partition: no record before it is needed."""
         _, homes = self._offsets.index.keys_of(np.arange(len(self._offsets.index)))
-        bases = pa.table({"home": homes, "base": self._offsets.newest("base_offset")})
-        lowest = bases.group_by("home").aggregate([("base", "min")])
-        return dict(zip(lowest["home"].to_pylist(), lowest["base_min"].to_pylist(), strict=True))
+        bases = pa.table({"state_partition": homes, "base": self._offsets.newest("base_offset")})
+        return extremes(bases, "base", "min")
 
     def _new_records(self, lowest: Mapping[int, int]) -> Iterator[pa.Table]:
         """The records that came after the saved ones, and not before the `lowest` offset of their state partition."""
         begins = {n: max(lowest.get(n, 0), self._saved.positions.get(n, 0)) for n in self._exported}
         ends = {n: c.end_offset or 0 for n, c in self._exported.items()}
-        ranges = [_range(n, begins[n], end) for n, end in ends.items() if begins[n] < end]
-        for piece in _larger_pieces(self._read(_INPUTS, reduce(or_, ranges)) if ranges else ()):
-            offsets = piece["offset"].to_numpy()
-            mask = (offsets >= bounds_of(piece, begins, 0)) & (offsets < bounds_of(piece, ends, 0))
-            yield piece if mask.all() else piece.filter(pa.array(mask))
+        ends = {n: end for n, end in ends.items() if begins[n] < end}
+        # Larger pieces: each is looked up among all share partitions.
+        for piece in record_tables(self._read(_INPUTS, records_between(begins, ends)) if ends else (), _ROWS_AT_ONCE):
+            yield rows_between(piece, begins, ends)
 
 
 class _HeldRecords:
@@ -151,25 +147,6 @@ class _HeldRecords:
         if self._is_in_order:
             self.states = replay_decoded(records, numbers, self.states, self._newest.first_replayed)
         return self._is_in_order
-
-
-def _larger_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows of `batches`, about ``_ROWS_AT_ONCE`` at a time: each piece is looked up among all share partitions."""
-    pending, rows = list[pa.RecordBatch](), 0
-    for batch in batches:
-        pending.append(batch)
-        rows += batch.num_rows
-        if rows >= _ROWS_AT_ONCE:
-            yield pa.Table.from_batches(pending)
-            pending, rows = [], 0
-    if pending:
-        yield pa.Table.from_batches(pending)
-
-
-def _range(state_partition: int, first: int, end: int) -> pc.Expression:
-    """Records of a state partition from offset `first` to before `end`."""
-    number, offset = pc.field("state_partition"), pc.field("offset")
-    return (number == state_partition) & (offset >= first) & (offset < end)
 
 
 def replayed_states(saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage]) -> pa.Table:

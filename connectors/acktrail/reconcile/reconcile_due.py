@@ -151,8 +151,7 @@ def _lines_of(tables: Tables, name: str, run_id: str, phase: str) -> list[str]:
     """The rows of a sample as text, sorted. Of thousands of files only those are opened that may have some: a dataset
     of all takes seconds."""
     snapshot = tables.snapshot(name)
-    bounds = {} if snapshot is None else snapshot.statistics(["min.run_id", "max.run_id"])
-    paths = [path for path, said in bounds.items() if _may_have(said, run_id)]
+    paths = [] if snapshot is None else snapshot.paths_with({"run_id": run_id})
     rows = tables.read_files(name, paths, where=(pc.field("run_id") == run_id) & (pc.field("phase") == phase))
     kept = rows.select([name for name in rows.column_names if name not in _OF_A_SAMPLE])
     texts = pc.binary_join_element_wise(*map(_texts, kept.columns), "\x1f")
@@ -164,12 +163,6 @@ def _texts(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_nested(column.type):  # a map has any order
         return pa.array([repr(value and sorted(value)) for value in column.to_pylist()], pa.string())
     return pc.fill_null(column.cast(pa.string()).combine_chunks(), "\0")
-
-
-def _may_have(bounds: Mapping[str, str | None], run_id: str) -> bool:
-    """False only where the statistics, which may be cut off or missing, rule the run out."""
-    least, greatest = bounds["min.run_id"], bounds["max.run_id"]
-    return (least is None or least <= run_id) and (greatest is None or len(greatest) >= 32 or run_id <= greatest)
 
 
 def _row(tables: Tables) -> Mapping[str, Any]:

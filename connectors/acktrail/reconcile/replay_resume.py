@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.executors import Executors, JobStep, Results, balanced_shares
+from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.reconcile.observed_run import (
     QUARANTINE_COLUMNS,
     QUARANTINED,
@@ -40,7 +41,7 @@ from acktrail.reconcile.past.saved_states import (
 from acktrail.reconcile.reconcile_due import records_version
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.export_ranges import read_ranges
-from acktrail.tables.exported.record_files import RECORDS, NewRecords, RecordFiles
+from acktrail.tables.exported.record_files import RECORDS, NewRecords, RecordFiles, extremes
 
 _REPEATED: Final = ("group_id", "topic_id", "record_type", "decode_status")
 """Columns whose texts are read once for a file, and as numbers for its rows."""
@@ -228,16 +229,17 @@ def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
         raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail run export` first")
     observed_at = _FOR_EVER if at_ms is None else _EPOCH + dt.timedelta(milliseconds=min(at_ms, _LATEST_MS))
     observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
-    exports = _exports(tables)
+    exports = read_ranges(tables).filter(pc.field("first_offset").is_valid())
+    begun = grouped(exports, ["state_partition"], first_offset="min", exported_at="min").to_pylist()
     cuts = {} if at_ms is None else _cuts(tables, at_ms)
     coverages = {number: _before(found, cuts.get(number)) for number, found in coverage_of(tables, observation).items()}
-    later = (e["state_partition"] for e in exports if e["first_offset_min"] and e["exported_at_min"] > observed_at)
+    later = (each["state_partition"] for each in begun if each["first_offset"] and each["exported_at"] > observed_at)
     return TopicAtTime(
         at_ms=at_ms,
         observation=observation,
         coverages=count_quarantined(coverages, snapshot.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED)),
         began_later=tuple(sorted(later)),
-        exported_at=max((e["exported_at_max"] for e in exports), default=None),
+        exported_at=pc.max(exports["exported_at"]).as_py(),
     )
 
 
@@ -262,16 +264,6 @@ def _cuts(tables: Tables, at_ms: int) -> dict[int, int]:
     cuts: dict[int, int] = {}
     later = pc.field("timestamp_ms") > at_ms
     for batch in snapshot.batches(columns=["state_partition", "offset"], where=later):
-        found = pa.Table.from_batches([batch]).group_by("state_partition").aggregate([("offset", "min")])
-        for row in found.to_pylist():
-            number = row["state_partition"]
-            cuts[number] = min(row["offset_min"], cuts.get(number, row["offset_min"]))
+        for number, offset in extremes(pa.Table.from_batches([batch]), "offset", "min").items():
+            cuts[number] = min(offset, cuts.get(number, offset))
     return cuts
-
-
-def _exports(tables: Tables) -> list[dict[str, Any]]:
-    """By state partition: the first offset exported, and the times of the first and last commit with records."""
-    rows = read_ranges(tables).filter(pc.field("first_offset").is_valid()).group_by("state_partition")
-    wanted = [("first_offset", "min"), ("exported_at", "min"), ("exported_at", "max")]
-    found: list[dict[str, Any]] = rows.aggregate(wanted).to_pylist()
-    return found

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_COUNTS, INSTANT, STATUS_WINDOW, TABLES
 from acktrail.format.columns.share_partition_keys import first_matches
-from acktrail.model.queue_status import COUNTED, STATUS_TABLE, WINDOW, QueueStatus
+from acktrail.model.queue_status import COUNTED, STATUS_TABLE, QueueStatus
 from acktrail.model.reconciliation import Completeness
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.queue_windows import CONTEXT, MOST, judge_windows, newest_windows
@@ -86,17 +86,17 @@ def judge_run(
     """`rows`: what ``read_run_rows`` gives; `before`: the statuses of the run before (``QUEUE_STATUSES``); `counts`:
     key and ``COUNTED``, what happened since then (a share partition without a row: nothing); None: not known. `seen`:
     what ``seen_archives`` gives at the run; `shown`: how long archived records stay unseen."""
-    matches = first_matches(_keys(rows), _keys(before))
+    matches = first_matches(rows, before)
     earlier = {name: before[name].take(matches).combine_chunks() for name in before.column_names}
     newest = _with_counts(rows, counts)
     windows = newest_windows(earlier["window"], newest)
     columns: dict[str, Any] = {name: rows[name].combine_chunks() for name in rows.column_names}
     columns |= _remembered(columns, earlier)
-    columns["unseen_at"] = _unseen(run, columns, earlier, seen, shown)
+    columns["unseen_at"] = _unseen(run, rows, earlier, seen, shown)
     context = {**columns, "previous_status": earlier["status"], "previous_since": earlier["status_since"]}
     judged = judge_windows(windows, pa.table([context[name] for name in CONTEXT.names], schema=CONTEXT))
     columns |= {name: judged[name] for name in judged.column_names}
-    columns |= {**_window_sums(windows), "window": windows}
+    columns["window"] = windows
     statuses = pa.table([columns[name] for name in _STATUSES.names], schema=_STATUSES)
     return RunStatuses(
         statuses=statuses,
@@ -124,11 +124,10 @@ def _remembered(now: dict[str, Any], earlier: dict[str, pa.Array]) -> dict[str, 
 
 
 def _unseen(
-    run: StatusRun, now: dict[str, Any], earlier: dict[str, pa.Array], seen: pa.Table, shown: dt.timedelta
+    run: StatusRun, rows: pa.Table, earlier: dict[str, pa.Array], seen: pa.Table, shown: dt.timedelta
 ) -> pa.Array:
     """`unseen_at` of the run before, unless somebody has acknowledged it since, or it was shown for long enough."""
-    matches = first_matches([pa.chunked_array([now[name]]) for name in KEY_COLUMNS], _keys(seen))
-    acknowledged = seen["archived_seen"].take(matches).combine_chunks()
+    acknowledged = seen["archived_seen"].take(first_matches(rows, seen)).combine_chunks()
     is_seen = pc.greater_equal(acknowledged, earlier["archived_seen"])
     is_old = pc.less_equal(earlier["unseen_at"], pa.scalar(run.observed_at - shown, INSTANT))
     settled = pc.or_(pc.fill_null(is_seen, fill_value=False), pc.fill_null(is_old, fill_value=False))
@@ -140,7 +139,7 @@ def _with_counts(rows: pa.Table, counts: pa.Table | None) -> pa.StructArray:
     newest = rows["newest"].combine_chunks()
     if counts is None:
         return newest
-    matches = first_matches(_keys(rows), _keys(counts))
+    matches = first_matches(rows, counts)
     arrays = []
     for field in newest.type:
         if field.name in COUNTED:
@@ -149,24 +148,6 @@ def _with_counts(rows: pa.Table, counts: pa.Table | None) -> pa.StructArray:
         else:
             arrays.append(pc.struct_field(newest, field.name))
     return pa.StructArray.from_arrays(arrays, fields=list(newest.type))
-
-
-def _window_sums(windows: pa.Array) -> dict[str, pa.Array]:
-    """The sums of the counts within each window, of the observations that have all of them; null: none has."""
-    flat, parents = pc.list_flatten(windows), pc.list_parent_indices(windows).to_numpy()
-    times = [pc.struct_field(flat, name).cast(pa.int64()) for name in ("observed_at", "recorded_at")]
-    observed = times[0].to_numpy()
-    newest = observed[np.cumsum(pc.list_value_length(windows).to_numpy()) - 1][parents]
-    values = [pc.struct_field(flat, name) for name in COUNTED]
-    complete = np.logical_and.reduce([value.is_valid().to_numpy(zero_copy_only=False) for value in values])
-    complete &= np.minimum(pc.coalesce(times[1], times[0]).to_numpy(), observed) > newest - WINDOW
-    known = np.bincount(parents[complete], minlength=len(windows)) > 0
-    sums = {}
-    for name, value in zip(COUNTED, values, strict=True):
-        total = np.zeros(len(windows), np.int64)
-        np.add.at(total, parents[complete], pc.fill_null(value, 0).to_numpy()[complete])
-        sums[name] = pa.array(total, mask=~known)
-    return sums
 
 
 def _changes(run: StatusRun, statuses: pa.Table, earlier: pa.Array, before: pa.Table) -> pa.Table:
@@ -180,7 +161,7 @@ def _changes(run: StatusRun, statuses: pa.Table, earlier: pa.Array, before: pa.T
         "archived_seen": pa.nulls(statuses.num_rows, pa.int64()),
     }
     changed = pa.table([columns[name] for name in _CHANGES.names], schema=_CHANGES).filter(pc.invert(is_same))
-    gone = before.filter(pc.is_null(first_matches(_keys(before), _keys(statuses))))
+    gone = before.filter(pc.is_null(first_matches(before, statuses)))
     lost = {
         **{name: gone[name] for name in _CHANGES.names if name in gone.column_names},
         "run_id": pa.repeat(run.run_id, gone.num_rows),
@@ -233,10 +214,6 @@ def _us(instants: pa.Array) -> Any:
     return pc.fill_null(instants.cast(pa.int64()), -1).to_numpy()
 
 
-def _keys(rows: pa.Table) -> list[pa.ChunkedArray]:
-    return [rows[name] for name in KEY_COLUMNS]
-
-
 def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
     """One row for each share partition that the run has a verdict on: columns of ``QUEUE_STATUSES`` that its
     observation decides (`lost_records`: of those with a start offset), `newest` (an observation of ``STATUS_WINDOW``
@@ -244,7 +221,7 @@ def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
     own = pc.field("run_id") == run_id
     verdicts = tables.read("reconciliations", columns=_RECONCILED, where=own)
     states = tables.read("share_partition_states", columns=_STATES, where=own)
-    matches = first_matches(_keys(verdicts), _keys(states))
+    matches = first_matches(verdicts, states)
     state = {name: states[name].take(matches).combine_chunks() for name in states.column_names}
     columns = {name: verdicts[name].combine_chunks() for name in verdicts.column_names}
     is_complete = pc.equal(columns["completeness"], Completeness.COMPLETE.value)
@@ -259,7 +236,7 @@ def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
         "unfinished_records": _sane(_where(is_complete, columns["unfinished_records"])),
         **{name: state[name] for name in (*_BY_STATE, "max_delivery_count")},
         "delivery_counts": delivery_counts(state["batches"], state["start_offset"]),
-        **_of_groups(tables, run_id, columns["group_id"]),
+        **_of_groups(tables, run_id, verdicts),
     }
     columns |= {"verdict_reason": columns.pop("reason"), "lost_records": _lost(columns)}
     newest = {
@@ -323,14 +300,14 @@ def delivery_counts(batches: pa.Array, start_offsets: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs, type=DELIVERY_COUNTS, mask=pa.array(unknown))
 
 
-def _of_groups(tables: Tables, run_id: str, group_ids: pa.Array) -> dict[str, pa.Array]:
+def _of_groups(tables: Tables, run_id: str, verdicts: pa.Table) -> dict[str, pa.Array]:
     """Members and delivery count limit of each group, as described after the export, else before it."""
     rows = tables.read("group_observations", columns=_GROUPS, where=pc.field("run_id") == run_id)
     described = rows.filter(pc.is_valid(rows["members"])).sort_by("phase")
     limits = pc.map_lookup(described["configs"].combine_chunks(), pa.scalar(_LIMIT), "first")
     is_number = pc.match_substring_regex(limits, r"^[0-9]{1,4}$")
     numbers = pc.if_else(pc.fill_null(is_number, fill_value=False), limits, pa.scalar(None, pa.string()))
-    matches = first_matches([pa.chunked_array([group_ids])], [described["group_id"]])
+    matches = first_matches(verdicts, described, ["group_id"])
     return {
         "members": described["members"].take(matches).combine_chunks(),
         "delivery_count_limit": numbers.cast(pa.int32()).take(matches),

@@ -114,7 +114,7 @@ def placement(table: pa.Table, misplaced: pa.Table, *, has_homes: bool) -> dict[
     should. Missing without a key, a home also without `has_homes` (it is known how many state partitions there are)."""
     found = pa.nulls(table.num_rows, pa.int64())
     if misplaced.num_rows:
-        found = first_matches([table[name] for name in PLACE], [misplaced[name] for name in PLACE])
+        found = first_matches(table, misplaced, PLACE)
     own, has_key = pd.Series(table["state_partition"].to_numpy(), dtype="Int64"), _has_key(table)
     is_odd = np.asarray(found.is_valid())
     first, home = (

@@ -111,7 +111,7 @@ class StateRecordFrames:
             most_updates=self._cluster.most_updates,
         )
         whole = whole.assign(**batch_columns(whole, self._cluster))
-        wanted = (place >= 0) & (table["offset"].to_numpy() >= bounds_of(table, since, 0))
+        wanted = (place >= 0) & (table["offset"].to_numpy() >= bounds_of(table, since))
         new = whole[wanted].reset_index(drop=True)
         return new.assign(matches_raw_bytes=_matching(records, place[wanted])) if self._compares_bytes else new
 

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -34,7 +33,7 @@ from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, InProcess, JobStep, OpenExecutors, Results, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.record_columns import RECORD_COLUMNS
-from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
+from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY
 from acktrail.reconcile.past import history_tables
 from acktrail.reconcile.past.saved_states import HISTORY, SavedStates, all_used, files_to_read, source_of, with_cluster
 from acktrail.reconcile.record_changes import record_changes
@@ -44,7 +43,15 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles, bounds_of, later_records
+from acktrail.tables.exported.record_files import (
+    RECORDS,
+    RecordFiles,
+    bounds_of,
+    later_records,
+    record_tables,
+    records_between,
+    rows_between,
+)
 
 RECORDS_OF_A_STEP: Final = 2_000_000
 """Records of one step, each of which is two commits, if one file does not have more: what a run that is stopped does
@@ -56,7 +63,6 @@ _ROW_GROUP: Final = 65_536
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
 _LOG_ORDER: Final = [("state_partition", "ascending"), ("offset", "ascending")]
-_INPUTS: Final = pa.schema([STATE_RECORDS.field(name) for name in HISTORY_INPUTS])
 _COUNTS: Final = pa.schema([("state_partition", pa.int32()), ("rows", pa.int64())])
 HISTORY_STEP: Final = JobStep(
     name="build the history of records",
@@ -179,19 +185,11 @@ class StepRecords:
         ends = {number: self.step.ends[number] for number in numbers if number in self.step.ends}
         if not ends:
             return
-        begins = {number: self.begins.get(number, 0) for number in ends}
-        groups = reduce(or_, (records_between(number, begins[number], end) for number, end in ends.items()))
-        pending, rows = [pa.RecordBatch.from_pylist([], schema=_INPUTS)], 0
-        for batch in tables.file_batches(RECORDS, self.step.paths, columns=HISTORY_INPUTS, sparing=True, groups=groups):
-            offsets = batch["offset"].to_numpy()
-            is_own = (offsets >= bounds_of(batch, begins, 0)) & (offsets < bounds_of(batch, ends, 0))
-            pending.append(batch if is_own.all() else batch.filter(pa.array(is_own)))
-            rows += pending[-1].num_rows
-            if rows >= RECORDS_AT_ONCE and self.step.in_order:
-                yield pa.Table.from_batches(pending).sort_by(_LOG_ORDER)
-                pending, rows = pending[:1], 0
-        if rows:
-            yield pa.Table.from_batches(pending).sort_by(_LOG_ORDER)
+        groups = records_between(self.begins, ends)
+        batches = tables.file_batches(RECORDS, self.step.paths, columns=HISTORY_INPUTS, sparing=True, groups=groups)
+        own = (rows_between(batch, self.begins, ends) for batch in batches)
+        for piece in record_tables(own, RECORDS_AT_ONCE if self.step.in_order else None):
+            yield piece.sort_by(_LOG_ORDER)
 
 
 def apply_share(
@@ -235,12 +233,6 @@ def apply_records(
     missing = _missing(numbers, offsets, begins, spans)
     changes, states = record_changes(held, records, missing, report_from)
     return changes, states, dict(zip(numbers[last].tolist(), (offsets[last] + 1).tolist(), strict=True))
-
-
-def records_between(state_partition: int, begin: int, end: int) -> pc.Expression:
-    """The records of a state partition from offset `begin` to before `end`."""
-    offset = pc.field("offset")
-    return (pc.field("state_partition") == state_partition) & (offset >= begin) & (offset < end)
 
 
 def commit_spans(tables: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:
@@ -311,7 +303,7 @@ def planned_steps(tables: Tables, paths: Sequence[str], positions: Mapping[int, 
 def _new(tables: Tables, path: str, positions: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
     columns, groups = ("state_partition", "offset"), later_records(positions)
     for batch in tables.file_batches(RECORDS, [path], columns=columns, sparing=True, groups=groups):
-        yield batch.filter(pa.array(batch["offset"].to_numpy() >= bounds_of(batch, positions, 0)))
+        yield batch.filter(pa.array(batch["offset"].to_numpy() >= bounds_of(batch, positions)))
 
 
 def _in_parts(paths: tuple[str, ...], files: Sequence[Mapping[int, OffsetRuns]]) -> Iterator[PlannedStep]:

@@ -36,6 +36,7 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, JobStep, Results, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import INSTANT
+from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import seen_archives
@@ -46,7 +47,7 @@ from acktrail.replay.queue_windows import MOST
 from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.record_files import bounds_of
+from acktrail.tables.exported.record_files import rows_between
 from acktrail.tables.open_runs import SAMPLED
 
 _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
@@ -177,12 +178,11 @@ def count_changes(
     shares = balanced_shares(files, lambda file: file.size_bytes, executors.count)
     work = partial(_counted, tables.config, dict(before.ends), ends)
     found = executors.run(_COUNT, [[file.path for file in share] for share in shares], work)["counts"]
-    sums = found.group_by(list(KEY_COLUMNS), use_threads=False).aggregate([(name, "sum") for name in COUNTED])
-    counts = sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
+    counts = grouped(found, KEY_COLUMNS, **dict.fromkeys(COUNTED, "sum"))
     for name in COUNTED:
         small = pc.if_else(pc.less(counts[name], MOST), counts[name], pa.scalar(None, pa.int64()))
         counts = counts.set_column(counts.column_names.index(name), name, small)
-    return counts.select(_COUNTS.names), after
+    return counts, after
 
 
 def _counted(config: TablesConfig, begins: Mapping[int, int], ends: Mapping[int, int], paths: Sequence[str]) -> Results:
@@ -194,9 +194,8 @@ def _pieces(
     tables: Tables, begins: Mapping[int, int], ends: Mapping[int, int], paths: Sequence[str]
 ) -> Iterator[pa.Table]:
     for batch in tables.file_batches(CHANGES, paths, columns=_INPUTS, dictionaries=_TEXTS):
-        offsets = batch["record_offset"].to_numpy()
-        is_own = (offsets >= bounds_of(batch, begins, 0)) & (offsets < bounds_of(batch, ends, 0))
-        yield partial_rates(pa.Table.from_batches([batch]).filter(pa.array(is_own)), _EVER)
+        own = rows_between(batch, begins, ends, "record_offset")
+        yield partial_rates(pa.Table.from_batches([own]), _EVER)
 
 
 def _counted_version(

@@ -35,9 +35,9 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.export_ranges import RANGES_TABLE
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.record_files import RECORDS, records_between
 from acktrail.tables.upkeep.retention import recorded_ends
-from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, apply_records, commit_spans, records_between
+from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, apply_records, commit_spans
 
 _COUNTS: Final = pa.schema([("records", pa.int64()), ("changes", pa.int64())])
 _DIFFERENCES: Final = pa.schema(
@@ -220,13 +220,12 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
     held, begin, bound = HELD_COLUMNS.empty_table(), 0, 0
     while bound < end:
         bound = min(end, bound + _RECORDS_AT_ONCE)
-        where = records_between(number, begin, bound)
+        where = records_between({number: begin}, {number: bound})
         records = tables.read(RECORDS, columns=HISTORY_INPUTS, where=where).sort_by("offset")
         made, held, ends = apply_records(records, held, {number: begin}, {}, partial(commit_spans, tables))
         reached = ends.get(number, begin)
         yield "counts", {"records": records.num_rows, "changes": made.num_rows}
-        at = pc.field("record_offset")
-        where = (pc.field("state_partition") == number) & (at >= begin) & (at < reached)
+        where = records_between({number: begin}, {number: reached}, "record_offset")
         stored = tables.read(CHANGES, columns=CHANGE_COLUMNS.names, where=where)
         different = first_difference(stored, made.cast(CHANGE_COLUMNS), _IN_LOG)
         if different is not None:

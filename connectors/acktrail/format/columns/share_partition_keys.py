@@ -59,18 +59,28 @@ def key_codes(columns: Iterable[pa.ChunkedArray]) -> Int64Array:
     return _encoded(pa.chunked_array([codes]))[0]
 
 
-def first_matches(rows: Sequence[pa.ChunkedArray], among: Sequence[pa.ChunkedArray]) -> pa.Array:
-    """For each row of the key columns `rows` the first row of `among` with the same key; null where there is none.
+def grouped(rows: pa.Table, keys: Sequence[str], /, **functions: str) -> pa.Table:
+    """One row for each key in the columns `keys`, in the order in which they come; behind it, under its own name, each
+    column of `functions` by its function.
 
-    >>> first_matches([pa.chunked_array([["b", "c"]])], [pa.chunked_array([["a", "b", "b"]])]).to_pylist()
+    >>> rows = pa.table({"group": ["a", "b", "a"], "count": [1, 2, 3]})
+    >>> grouped(rows, ["group"], count="sum").to_pylist()
+    [{'group': 'a', 'count': 4}, {'group': 'b', 'count': 2}]
+    """
+    sums = rows.group_by([*keys], use_threads=False).aggregate([*functions.items()])
+    return sums.select([*keys, *map("_".join, functions.items())]).rename_columns([*keys, *functions])
+
+
+def first_matches(rows: pa.Table, among: pa.Table, key: Sequence[str] = KEY_COLUMNS) -> pa.Array:
+    """For each of `rows` the first row of `among` with the same values in the columns `key`; null where there is none.
+
+    >>> rows, among = pa.table({"group": ["b", "c"]}), pa.table({"group": ["a", "b", "b"]})
+    >>> first_matches(rows, among, ["group"]).to_pylist()
     [1, None]
     """
-    count = len(rows[0])
-    codes = key_codes(
-        pa.chunked_array([*own.chunks, *other.cast(own.type).chunks], own.type)
-        for own, other in zip(rows, among, strict=True)
-    )
-    own, others = codes[:count], codes[count:]
+    both = ((rows[name], among[name].cast(rows[name].type)) for name in key)
+    codes = key_codes(pa.chunked_array([*own.chunks, *other.chunks], own.type) for own, other in both)
+    own, others = np.split(codes, [rows.num_rows])
     first = np.full(len(codes), -1)
     first[others[::-1]] = np.arange(len(others))[::-1]  # of several assignments the last one stays: the first row
     matches = first[own]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.format.columns.record_columns import share_partition_of
+from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.model.status_changes import (
     Cause,
@@ -27,6 +28,7 @@ from acktrail.model.status_changes import (
     RecordPosition,
     UnknownReason,
 )
+from acktrail.reconcile.observed_run import Gap
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, change_positions
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of
@@ -39,38 +41,14 @@ _GAP: Final = ("gap_first", "gap_last", "gap_reason")
 _LOSS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
 
-class NotedGap(NamedTuple):
-    """Offsets of a state partition, both inclusive, that the tables have no records of, and why."""
-
-    first: int
-    last: int
-    reason: str | None
-
-
-NotedGaps = Mapping[int, Sequence[NotedGap]]
+NotedGaps = Mapping[int, Sequence[Gap]]
 """Ascending, by state partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryScope:
-    """Share partitions: of a group, of topic ids, of a partition number; None: of all."""
-
-    group_id: str | None = None
-    topic_ids: Sequence[str] | None = None
-    partition: int | None = None
-
-    def expression(self) -> pc.Expression | None:
-        """The rows about them."""
-        return all_of(
-            None if self.group_id is None else pc.field("group_id") == self.group_id,
-            None if self.topic_ids is None else pc.field("topic_id").isin(list(self.topic_ids)),
-            None if self.partition is None else pc.field("partition") == self.partition,
-        )
-
-
-def read_completeness(tables: Tables, scope: HistoryScope, *, is_current: bool) -> HistoryCompleteness:
-    """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known."""
-    where = all_of(pc.field("next_offset").is_null(), scope.expression())
+def read_completeness(tables: Tables, about: pc.Expression | None, *, is_current: bool) -> HistoryCompleteness:
+    """What the history in `tables` lacks of some share partitions: `about` holds for rows about them (None: for all).
+    Without a history nothing is known."""
+    where = all_of(pc.field("next_offset").is_null(), about)
     held = tables.read(HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where).to_pylist()
     places: defaultdict[SharePartition, set[int]] = defaultdict(set)
     for row in held:
@@ -82,14 +60,14 @@ def read_completeness(tables: Tables, scope: HistoryScope, *, is_current: bool) 
             key=None,
             state_partition=n,
             reason=UnknownReason.GAP,
-            first_record=max(gap.first, positions[n]),
-            last_record=gap.last,
+            first_record=max(gap.first_offset, positions[n]),
+            last_record=gap.last_offset,
         )
         for n, own in gaps.items()
         for gap in own
-        if gap.last >= positions[n] > 0
+        if gap.last_offset >= positions[n] > 0
     )
-    missing = [*_of_rows(tables, scope, held), *behind]
+    missing = [*_of_rows(tables, about, held), *behind]
     placed = (_with_reason(each, gaps) for each in _with_places(tables, missing, gaps))
     return HistoryCompleteness(
         missing=tuple(placed),
@@ -99,10 +77,12 @@ def read_completeness(tables: Tables, scope: HistoryScope, *, is_current: bool) 
     )
 
 
-def _of_rows(tables: Tables, scope: HistoryScope, held: Iterable[Mapping[str, Any]]) -> Iterator[MissingRecords]:
+def _of_rows(
+    tables: Tables, about: pc.Expression | None, held: Iterable[Mapping[str, Any]]
+) -> Iterator[MissingRecords]:
     """The times that are unknown in the history, and the share partitions without a row in it."""
     own: defaultdict[tuple[SharePartition, int], list[dict[str, Any]]] = defaultdict(list)
-    for event in sorted(_events(tables, scope), key=lambda event: int(event["record_offset"])):
+    for event in sorted(_events(tables, about), key=lambda event: int(event["record_offset"])):
         own[share_partition_of(event), event["state_partition"]].append(event)
     for (key, number), events in own.items():
         yield from _of_share_partition(key, number, events)
@@ -112,22 +92,17 @@ def _of_rows(tables: Tables, scope: HistoryScope, held: Iterable[Mapping[str, An
             yield MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
 
 
-def _events(tables: Tables, scope: HistoryScope) -> list[dict[str, Any]]:
+def _events(tables: Tables, about: pc.Expression | None) -> list[dict[str, Any]]:
     """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown. Each
     has a row for every interval of offsets: memory grows with the events, not with these rows."""
     unknown = OffsetStatusKind.UNKNOWN.value
     is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
     snapshot, found = tables.snapshot(CHANGES), []
-    columns, where = [*_EVENT, "standing", "before_standing"], all_of(is_event, scope.expression())
+    columns, where = [*_EVENT, "standing", "before_standing"], all_of(is_event, about)
     for batch in () if snapshot is None else snapshot.batches(columns=columns, where=where):
         is_loss = pc.not_equal(batch["before_standing"], unknown)
-        found.append(_summed(pa.Table.from_batches([batch]).append_column("is_loss", is_loss)))
-    return _summed(pa.concat_tables(found)).to_pylist() if found else []
-
-
-def _summed(rows: pa.Table) -> pa.Table:
-    events = rows.group_by(list(_EVENT), use_threads=False).aggregate([("is_loss", "max")])
-    return events.rename_columns({"is_loss_max": "is_loss"})
+        found.append(grouped(pa.Table.from_batches([batch]).append_column("is_loss", is_loss), _EVENT, is_loss="max"))
+    return grouped(pa.concat_tables(found), _EVENT, is_loss="max").to_pylist() if found else []
 
 
 def _of_share_partition(
@@ -154,38 +129,34 @@ def _of_share_partition(
 def noted_gaps(tables: Tables, numbers: Sequence[int]) -> NotedGaps:
     """The gaps that the exporter and the retention noted, ascending, by state partition."""
     where = pc.field("gap_first").is_valid() & pc.field("state_partition").isin(list(numbers))
-    found: defaultdict[int, list[NotedGap]] = defaultdict(list)
+    found: defaultdict[int, list[Gap]] = defaultdict(list)
     for row in tables.read("export_ranges", columns=["state_partition", *_GAP], where=where).to_pylist():
-        found[row["state_partition"]].append(NotedGap(*(row[name] for name in _GAP)))
-    return {number: sorted(own, key=lambda gap: gap.first) for number, own in found.items()}
+        found[row["state_partition"]].append(Gap(*(row[name] for name in _GAP)))
+    return {number: sorted(own, key=lambda gap: gap.first_offset) for number, own in found.items()}
 
 
 def dropped_gap(
-    gaps: NotedGaps, state_partition: int, *, at: int | None = None, before: int | None = None
-) -> NotedGap | None:
-    """The newest gap with what the retention dropped: with the state record `at`, or before the record `before`; with
-    neither, any. None: there is none."""
-    found = (
-        gap
-        for gap in reversed(gaps.get(state_partition, ()))
-        if gap.reason == DROPPED_BY_RETENTION
-        and (at is None or gap.first <= at <= gap.last)
-        and (before is None or gap.first < before)
-    )
-    return next(found, None)
+    gaps: NotedGaps, state_partition: int, reason: UnknownReason, first: int | None, until: RecordPosition | None
+) -> Gap | None:
+    """What the retention dropped, where that is why records are missing: the gap with the `first` one of a gap; or,
+    where earlier ones are missing, the newest gap before the record `until` (None: any)."""
+    dropped = (gap for gap in reversed(gaps.get(state_partition, ())) if gap.reason == DROPPED_BY_RETENTION)
+    if reason is UnknownReason.GAP and first is not None:
+        return next((gap for gap in dropped if gap.first_offset <= first <= gap.last_offset), None)
+    if reason is UnknownReason.EARLIER:
+        return next((gap for gap in dropped if until is None or gap.first_offset < until.offset), None)
+    return None
 
 
 def _with_reason(missing: MissingRecords, gaps: NotedGaps) -> MissingRecords:
     """`missing` with the retention as the reason where it was that."""
-    number, until = missing.state_partition, missing.until
-    if missing.reason is UnknownReason.GAP and missing.first_record is not None:
-        gap = dropped_gap(gaps, number, at=missing.first_record)
-        return missing if gap is None else replace(missing, reason=UnknownReason.DROPPED)
+    gap = dropped_gap(gaps, missing.state_partition, missing.reason, missing.first_record, missing.until)
+    if gap is None:
+        return missing
+    first, last = missing.first_record, missing.last_record
     if missing.reason is UnknownReason.EARLIER:
-        gap = dropped_gap(gaps, number, before=None if until is None else until.offset)
-        if gap is not None:
-            return replace(missing, reason=UnknownReason.DROPPED, first_record=gap.first, last_record=gap.last)
-    return missing
+        first, last = gap.first_offset, gap.last_offset
+    return replace(missing, reason=UnknownReason.DROPPED, first_record=first, last_record=last)
 
 
 def _with_places(tables: Tables, missing: Sequence[MissingRecords], gaps: NotedGaps) -> Iterator[MissingRecords]:
@@ -200,7 +171,8 @@ def _with_places(tables: Tables, missing: Sequence[MissingRecords], gaps: NotedG
         if each.reason is not UnknownReason.GAP or first is None:
             yield each
             continue
-        ends = [gap.last for gap in gaps.get(each.state_partition, ()) if gap.first <= first <= gap.last]
+        own = gaps.get(each.state_partition, ())
+        ends = [gap.last_offset for gap in own if gap.first_offset <= first <= gap.last_offset]
         yield replace(each, last_record=max(ends, default=None), after_ms=times.get((each.state_partition, first - 1)))
 
 

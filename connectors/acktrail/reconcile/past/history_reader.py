@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -24,7 +24,6 @@ from acktrail.model.record_history import (
 )
 from acktrail.model.status_changes import HistoryCompleteness, OffsetStatusKind, StatusChange, UnknownReason, status_at
 from acktrail.reconcile.past.history_completeness import (
-    HistoryScope,
     NotedGaps,
     dropped_gap,
     noted_gaps,
@@ -102,7 +101,9 @@ class HistoryReader:
         groups whose least and greatest values allow the record. Where the retention dropped all changes of the record,
         its history is the status that it has since. Raises UnknownName (the history does not have the
         group, or the topic or partition within it), InputError (nothing at all is known of the share partition)."""
-        rows = self._changes(group_id, self.ids_of(topic), partition, offset)
+        about = self._about(group_id, topic, partition)
+        where = all_of(about, pc.field("first_offset") <= offset, pc.field("last_offset") >= offset)
+        rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
         of_place: defaultdict[tuple[str, int], list[StatusChange]] = defaultdict(list)
         for change in sorted(changes_of(rows), key=lambda change: change.at.offset):
             of_place[change.key.topic_id, change.at.state_partition].append(change)
@@ -112,7 +113,7 @@ class HistoryReader:
             if (history := record_history(offset, changes, self.kept_from_ms)) is not None
         }
         if self.kept_from_ms is not None:
-            histories |= self._without_changes(group_id, topic, partition, offset, histories, self.kept_from_ms)
+            histories |= self._without_changes(about, offset, histories, self.kept_from_ms)
         if not histories:
             self._raise_unknown(group_id, topic, partition)
         doubtful = {number for (_, number), history in histories.items() if _reasons(history) & _BY_GAPS}
@@ -153,8 +154,7 @@ class HistoryReader:
         UnknownName (the history does not have the group)."""
         time = pc.field("record_timestamp_ms")
         where = all_of(
-            None if group_id is None else pc.field("group_id") == group_id,
-            None if topic is None else pc.field("topic_id").isin(self.ids_of(topic)),
+            self._about(group_id, topic),
             None if since_ms is None else time >= since_ms,
             None if until_ms is None else time < until_ms,
         )
@@ -169,9 +169,7 @@ class HistoryReader:
     ) -> HistoryCompleteness:
         """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all. A
         share partition without any exported record is in no answer: it was created and deleted within a gap."""
-        ids = None if topic is None else tuple(self.ids_of(topic))
-        scope = HistoryScope(group_id=group_id, topic_ids=ids, partition=partition)
-        return read_completeness(self.tables, scope, is_current=self.is_current)
+        return read_completeness(self.tables, self._about(group_id, topic, partition), is_current=self.is_current)
 
     def known_partitions(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted. Raises
@@ -182,31 +180,24 @@ class HistoryReader:
             raise UnknownName("share group", group_id, known=groups)
         return rows
 
-    def _changes(self, group_id: str, topic_ids: Sequence[str], partition: int, offset: int) -> pa.Table:
-        """Rows of ``CHANGE_COLUMNS`` about an offset."""
-        topic_id = pc.field("topic_id")
-        where = (
-            (pc.field("group_id") == group_id)
-            & (topic_id.isin(topic_ids) if topic_ids[1:] else topic_id == topic_ids[0])
-            & (pc.field("partition") == partition)
-            & (pc.field("first_offset") <= offset)
-            & (pc.field("last_offset") >= offset)
+    def _about(
+        self, group_id: str | None = None, topic: str | None = None, partition: int | None = None
+    ) -> pc.Expression | None:
+        """The rows about the share partitions of a group, a topic (name or id) and a partition; None: all rows."""
+        topic_id, ids = pc.field("topic_id"), self.ids_of(topic or "")
+        of_topic = topic_id.isin(ids) if ids[1:] else topic_id == ids[0]
+        return all_of(
+            None if group_id is None else pc.field("group_id") == group_id,
+            None if topic is None else of_topic,
+            None if partition is None else pc.field("partition") == partition,
         )
-        return self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
 
     def _without_changes(
-        self,
-        group_id: str,
-        topic: str,
-        partition: int,
-        offset: int,
-        known: Collection[tuple[str, int]],
-        kept_from_ms: int,
+        self, about: pc.Expression, offset: int, known: Collection[tuple[str, int]], kept_from_ms: int
     ) -> dict[tuple[str, int], RecordHistory]:
         """By topic id and state partition, other than those `known`: the status of an offset in the saved states, which
         were made from the changes that are not kept, too."""
-        own = pc.field("topic_id").isin(self.ids_of(topic)) & (pc.field("partition") == partition)
-        rows = saved_rows(self.tables, (pc.field("group_id") == group_id) & own)
+        rows = saved_rows(self.tables, about)
         found: dict[tuple[str, int], RecordHistory] = {}
         for number, (key, state) in zip(rows["state_partition"].to_pylist(), known_states_of(rows), strict=True):
             if (key.topic_id, number) not in known:
@@ -237,13 +228,8 @@ def _explained(history: RecordHistory, state_partition: int, gaps: NotedGaps) ->
     """`history` where missing records that the retention dropped are named so."""
 
     def explained(period: UnknownPeriod) -> UnknownPeriod:
-        since, until = period.since, period.until
-        if period.reason is UnknownReason.GAP and since is not None:
-            gap = dropped_gap(gaps, state_partition, at=since.offset)
-        elif period.reason is UnknownReason.EARLIER and until is not None:
-            gap = dropped_gap(gaps, state_partition, before=until.offset)
-        else:
-            return period
+        first = None if period.since is None else period.since.offset
+        gap = dropped_gap(gaps, state_partition, period.reason, first, period.until)
         return period if gap is None else replace(period, reason=UnknownReason.DROPPED)
 
     return replace(history, unknown_periods=tuple(map(explained, history.unknown_periods)))

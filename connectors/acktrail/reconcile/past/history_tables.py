@@ -51,6 +51,7 @@ OF_GROUPS: Final = 1 << 40
 _LAST: Final = (1 << 62) - 1
 _SPANS: Final = ((0, OF_GROUPS - 1), (OF_GROUPS, _LAST))
 """The first and last number of the chunks of share partitions, and of those of groups."""
+_OF_CHUNKS: Final = ("partition.chunk", "num_records", "max.bucket_at", "min.bucket_ms")
 _WORTH_ROWS: Final = 32_768
 """Old rows in chunks of their own are left as they are until they are this many."""
 
@@ -285,12 +286,9 @@ def _rewritten_with(chunks: Sequence[_Chunk], new_rows: int, lowest: int) -> tup
 def _chunks(snapshot: TableSnapshot, span: tuple[int, int]) -> list[_Chunk]:
     """Those of a span, ascending. Where the log has no numbers of a file's intervals (another engine wrote it), the
     chunk is not old."""
-    with snapshot.place.translated():
-        actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
     files: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for row in actions.to_pylist():
-        newest = _microseconds(row.get("max.bucket_at"))
-        files[row["partition.chunk"]].append((row["num_records"], newest, row.get("min.bucket_ms") or DAY_MS))
+    for number, rows, newest, shortest in map(dict.values, snapshot.statistics(_OF_CHUNKS).values()):
+        files[number].append((rows, _microseconds(newest), shortest or DAY_MS))
     found = []
     for number, own in sorted(files.items()):
         rows, newest_us, shortest_ms = zip(*own, strict=True)

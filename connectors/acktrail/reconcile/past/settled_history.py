@@ -17,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.format.columns.binary_column import starts_of
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.columns.share_partition_keys import key_codes
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import RecordCounter, Span
@@ -205,14 +207,10 @@ def settled_filter() -> pc.Expression:
 
 def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], pa.Table]]:
     """Group id, topic id and partition of each share partition in `rows`, and its rows in log order."""
-    if not rows.num_rows:
-        return
     order = [(name, "ascending") for name in (*KEY_COLUMNS, "state_partition", "record_offset")]
     ordered = rows.sort_by(order).combine_chunks()
-    codes = [ordered[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in KEY_COLUMNS]
-    changes = np.any([np.diff(code) != 0 for code in codes], axis=0)
-    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), ordered.num_rows]
-    for begin, end in pairwise(bounds):
+    begins = starts_of(key_codes(ordered[name] for name in KEY_COLUMNS)).tolist()
+    for begin, end in pairwise([*begins, ordered.num_rows]):
         own = ordered.slice(begin, end - begin)
         group_id, topic_id, partition = (own[name][0].as_py() for name in KEY_COLUMNS)
         yield (group_id, topic_id, partition), own

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from acktrail.connect.source_batches import LOST_FROM_TABLES, state_source_partition
 from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
+from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
 from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT, RANGES_TABLE, newest_shifts, shift_mark
@@ -134,8 +135,7 @@ def end_positions(tables: Tables) -> None:
 def _ends(ranges: TableSnapshot) -> list[dict[str, Any]]:
     """By state partition: the greatest offset exported, and the greatest one noted as a gap."""
     rows = ranges.read(columns=[*_ENDS, "last_offset", "gap_last"])
-    summed = rows.group_by(list(_ENDS), use_threads=False).aggregate([("last_offset", "max"), ("gap_last", "max")])
-    found: list[dict[str, Any]] = summed.rename_columns([*_ENDS, "last_offset", "gap_last"]).to_pylist()
+    found: list[dict[str, Any]] = grouped(rows, _ENDS, last_offset="max", gap_last="max").to_pylist()
     return found
 
 

@@ -24,6 +24,7 @@ from acktrail.format.wire.raw_record import record_fingerprint
 from acktrail.tables.cluster_check import check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
+from acktrail.tables.exported.record_files import extremes
 
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
@@ -176,17 +177,13 @@ def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Exp
     if not replaced:
         return {}
     own = where & pc.field("state_partition").isin(replaced) & pc.field("offset_shift").is_valid()
-    return _greatest(tables.read("export_ranges", columns=_SHIFTS, where=own))
+    return extremes(tables.read("export_ranges", columns=_SHIFTS, where=own), "offset_shift", "max")
 
 
 def newest_shifts(tables: Tables) -> dict[int, int]:
     """``offset_shifts`` of all state partitions, as of Kafka's log now, by ``export_ranges`` alone."""
-    return _greatest(tables.read("export_ranges", columns=_SHIFTS, where=pc.field("offset_shift").is_valid()))
-
-
-def _greatest(rows: pa.Table) -> dict[int, int]:
-    found = rows.group_by("state_partition", use_threads=False).aggregate([("offset_shift", "max")])
-    return {row["state_partition"]: row["offset_shift_max"] for row in found.to_pylist()}
+    own = tables.read("export_ranges", columns=_SHIFTS, where=pc.field("offset_shift").is_valid())
+    return extremes(own, "offset_shift", "max")
 
 
 class TableLogs:

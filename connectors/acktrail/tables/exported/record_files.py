@@ -11,22 +11,24 @@ the others shows whether they are still the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from operator import or_
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
+RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 RECORDS: Final = "state_records"
 DROPPED_ROWS: Final = "retention/rows"
 """The app id whose number is how many rows the retention ever dropped from a table."""
@@ -99,23 +101,54 @@ def _by_position(
     return NewRecords(paths=paths, changed=rewritten if has_version else gone)
 
 
-def later_records(positions: Mapping[int, int]) -> pc.Expression | None:
-    """The records at or after the position of their state partition, and all of a state partition that has none; None:
-    every record."""
-    if not positions:
-        return None
-    number, offset = (pc.field(name) for name in _ADDRESS)
-    known = ((number == each) & (offset >= position) for each, position in positions.items())
-    return reduce(or_, known, ~number.isin(list(positions)))
+def later_records(positions: Mapping[int, int], *columns: str) -> pc.Expression:
+    """The rows in which one of `columns` (none: `offset`) is at or after the position of their state partition, and all
+    of a state partition that has none."""
+    number, fields = pc.field("state_partition"), [pc.field(name) for name in columns or _ADDRESS[1:]]
+    known = ((number == each) & reduce(or_, (own >= at for own in fields)) for each, at in positions.items())
+    return reduce(or_, known, ~number.isin(pa.array([*positions], pa.int32())))
 
 
-def bounds_of(records: pa.RecordBatch | pa.Table, bounds: Mapping[int, int], otherwise: int) -> Int64Array:
-    """The bound of each row's state partition: far cheaper a row than an expression with all of them."""
+def records_between(begins: Mapping[int, int], ends: Mapping[int, int], column: str = "offset") -> pc.Expression:
+    """The rows of the state partitions in `ends`, from `begins` (0 for one that has none) to before `ends`; there is at
+    least one of these."""
+    number, offset = pc.field("state_partition"), pc.field(column)
+    return reduce(or_, ((number == n) & (offset >= begins.get(n, 0)) & (offset < end) for n, end in ends.items()))
+
+
+def rows_between(records: RowsT, begins: Mapping[int, int], ends: Mapping[int, int], column: str = "offset") -> RowsT:
+    """The rows of ``records_between`` among `records`: far cheaper a row than an expression with all bounds."""
+    offsets = records[column].to_numpy()
+    mask = (offsets >= bounds_of(records, begins)) & (offsets < bounds_of(records, ends))
+    return records if mask.all() else records.filter(pa.array(mask))
+
+
+def record_tables(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.Table]:
+    """`batches` in their order as tables of about `most` rows; None: as one table."""
+    held, rows = list[pa.RecordBatch](), 0
+    for batch in batches:
+        held += [batch] if batch.num_rows else []
+        rows += batch.num_rows
+        if most is not None and rows >= most:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def bounds_of(records: pa.RecordBatch | pa.Table, bounds: Mapping[int, int]) -> Int64Array:
+    """The bound of each row's state partition, 0 for one that has none."""
     numbers = records["state_partition"].to_numpy()
-    known = np.full(1 + max([int(numbers.max(initial=0)), *bounds]), otherwise)
+    known = np.zeros(1 + max([int(numbers.max(initial=0)), *bounds]), np.int64)
     known[list(bounds)] = list(bounds.values())
     found: Int64Array = known[numbers]
     return found
+
+
+def extremes(rows: pa.Table, column: str, function: str) -> dict[int, Any]:
+    """The least (``min``) or greatest (``max``) value of a column by state partition."""
+    found = grouped(rows, ["state_partition"], **{column: function})
+    return dict(zip(*(side.to_pylist() for side in found.columns), strict=True))
 
 
 def files_digest(paths: Iterable[str]) -> str:
@@ -184,7 +217,7 @@ class RecordFiles:
         if key not in self._later:
             groups = later_records(ends)
             batches = self.tables.file_batches(RECORDS, [path], columns=_ADDRESS, sparing=True, groups=groups)
-            later = (batch["offset"].to_numpy() >= bounds_of(batch, ends, 0) for batch in batches)
+            later = (batch["offset"].to_numpy() >= bounds_of(batch, ends) for batch in batches)
             self._later[key] = sum(int(mask.sum()) for mask in later)
         return self._later[key]
 

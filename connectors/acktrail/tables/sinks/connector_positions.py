@@ -24,6 +24,7 @@ from acktrail.errors import ConcurrentCommit, DamagedTables, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import check_expected, commit
+from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 POSITIONS: Final = "connector_positions"
@@ -276,15 +277,9 @@ def fitted(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
             )
     whole = pa.schema([*schema, *(field for field in own if field.name not in schema.names)])
     try:
-        columns = [
-            rows[field.name].cast(field.type)
-            if field.name in own.names
-            else pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-            for field in whole
-        ]
+        return cast_to_schema(rows.select(own.names), whole)
     except pa.ArrowInvalid as error:
         raise RowsRefused(f"a value does not fit into {table}: {error}") from error
-    return pa.Table.from_arrays(columns, schema=whole)
 
 
 def of_connector(tables: Tables, name: str, schema: pa.Schema) -> TableSnapshot:

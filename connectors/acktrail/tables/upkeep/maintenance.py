@@ -18,10 +18,11 @@ from acktrail.branches import looks
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
+from acktrail.format.columns.share_partition_keys import first_matches, grouped
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
 from acktrail.tables.delta.table_place import files_of
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import RANGES_TABLE, copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
@@ -48,7 +49,6 @@ _BY_SMALL_FILES: Final = {
     *CHANGES,
 }
 _OF: Final = ("connector", "source_partition")
-_LEAST: Final = "least"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _Progress = Callable[[str], None]
 
@@ -226,10 +226,8 @@ def _without_superseded(tables: Tables) -> Change:
     least = _least_needed(tables)
 
     def change(rows: pa.Table) -> pa.Table:
-        keyed = rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
-        joined = keyed.select([*_OF, "number", "row"]).join(least, keys=list(_OF), join_type="left outer")
-        is_kept = pc.fill_null(pc.greater_equal(joined["number"], joined[_LEAST]), fill_value=True)
-        return rows.take(joined.filter(is_kept).sort_by("row")["row"])
+        needed = least["number"].take(first_matches(rows, least, _OF))
+        return rows.filter(pc.fill_null(pc.greater_equal(rows["number"], needed), fill_value=True))
 
     return change
 
@@ -237,9 +235,8 @@ def _without_superseded(tables: Tables) -> Change:
 def _least_needed(tables: Tables) -> pa.Table:
     """By connector and source partition, the least number that is needed; none where no position counts."""
     stored = tables.read(POSITIONS, columns=[*_OF, "number", "table"])
-    grouped = stored.filter(stored["table"].is_valid()).group_by(list(_OF), use_threads=False)
-    bound = grouped.aggregate([("number", "max")]).to_pylist()
-    named = {(row["connector"], row["source_partition"]): row["number_max"] for row in bound}
+    bound = grouped(stored.filter(stored["table"].is_valid()), _OF, number="max").to_pylist()
+    named = {(row["connector"], row["source_partition"]): row["number"] for row in bound}
     rows: list[dict[str, Any]] = []
     for connector in pc.unique(stored["connector"]).to_pylist():
         for source_partition, standing in ConnectorPositions(tables, connector).standings().items():
@@ -247,9 +244,8 @@ def _least_needed(tables: Tables) -> pa.Table:
                 continue
             numbers = (standing.counted, standing.landed, named.get((connector, source_partition)))
             least = min(number for number in numbers if number is not None)
-            rows.append({"connector": connector, "source_partition": str(source_partition), _LEAST: least})
-    columns = [pa.field(name, pa.string()) for name in _OF]
-    return pa.Table.from_pylist(rows, schema=pa.schema([*columns, pa.field(_LEAST, pa.int64())]))
+            rows.append({"connector": connector, "source_partition": str(source_partition), "number": least})
+    return pa.Table.from_pylist(rows, schema=chosen_columns(POSITIONS, [*_OF, "number"]))
 
 
 def _grows_by_small_files(name: str) -> bool:

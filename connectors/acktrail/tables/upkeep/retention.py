@@ -15,8 +15,6 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Any, Final
 
 import numpy as np
@@ -26,12 +24,13 @@ import pyarrow.compute as pc
 
 from acktrail.branches import looks
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
+from acktrail.format.columns.binary_column import joined_rows
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import LostOffsets, with_gaps
 from acktrail.tables.exported.export_ranges import RANGES_TABLE
-from acktrail.tables.exported.record_files import DROPPED_BEFORE, RECORDS
+from acktrail.tables.exported.record_files import DROPPED_BEFORE, RECORDS, extremes, records_between
 from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, commit_rewrite, file_bins, rewrite, scanned
 
 AGED_BY: Final = {
@@ -118,7 +117,7 @@ def _doomed(tables: Tables, name: str, before_ms: int | None) -> _Doomed | None:
         ends = _ends(tables, snapshot, before_ms)
         if not ends:
             return None
-        below = reduce(or_, (_is_number(n) & (pc.field("offset") < end) for n, end in ends.items()))
+        below = records_between({}, ends)
         kept, files = ~below, _files(snapshot, "offset", max(ends.values()))
     elif before_ms is not None:
         limit = _time_bound(name, before_ms)
@@ -160,8 +159,7 @@ def recorded_ends(tables: Tables, ranges: TableSnapshot) -> dict[int, int]:
     paths = sorted(ranges.paths_with({"gap_reason": DROPPED_BY_RETENTION}))
     rows = tables.read_files(RANGES_TABLE, paths, columns=["state_partition", "gap_last", "gap_reason"])
     own = rows.filter(pc.equal(rows["gap_reason"], DROPPED_BY_RETENTION))
-    summed = own.group_by("state_partition", use_threads=False).aggregate([("gap_last", "max")])
-    return {row["state_partition"]: row["gap_last_max"] + 1 for row in summed.to_pylist()}
+    return {number: last + 1 for number, last in extremes(own, "gap_last", "max").items()}
 
 
 def _ends(tables: Tables, snapshot: TableSnapshot, before_ms: int | None) -> dict[int, int]:
@@ -186,12 +184,10 @@ def _aged_ends(
     known = frozenset(older)
     others = [file for file in snapshot.files() if file not in known]
     if ends:
-        earlier = reduce(or_, (_is_number(n) & (pc.field("offset") < end) for n, end in ends.items()))
-        for batch in scanned(snapshot, others, _ADDRESS, earlier):
+        for batch in scanned(snapshot, others, _ADDRESS, records_between({}, ends)):
             _keep(ends, batch, "min", min)
-    newest = ranges.read(columns=["state_partition", "last_offset"]).group_by("state_partition", use_threads=False)
-    for row in newest.aggregate([("last_offset", "max")]).to_pylist():
-        number, last = row["state_partition"], row["last_offset_max"]
+    newest = ranges.read(columns=["state_partition", "last_offset"])
+    for number, last in extremes(newest, "last_offset", "max").items():
         if number in ends and last is not None:
             ends[number] = min(ends[number], last)
     return {n: max(ends.get(n, 0), recorded.get(n, 0)) for n in sorted({*ends, *recorded})}
@@ -199,15 +195,13 @@ def _aged_ends(
 
 def _keep(known: dict[int, int], rows: pa.RecordBatch, how: str, better: Callable[[int, int], int]) -> None:
     """Put the least or greatest offset of each state partition into `known`."""
-    grouped = pa.Table.from_batches([rows.select(_ADDRESS)]).group_by("state_partition", use_threads=False)
-    for row in grouped.aggregate([("offset", how)]).to_pylist():
-        number, offset = row["state_partition"], row[f"offset_{how}"]
+    for number, offset in extremes(pa.Table.from_batches([rows]), "offset", how).items():
         known[number] = better(known.get(number, offset), offset)
 
 
 def _are_gaps(tables: Tables, ends: Mapping[int, int]) -> bool:
     """Whether the ranges name no record any more that is not kept."""
-    below = reduce(or_, (_is_number(n) & (pc.field("first_offset") < end) for n, end in ends.items()))
+    below = records_between({}, ends, "first_offset")
     return not tables.read(RANGES_TABLE, columns=["state_partition"], where=below).num_rows
 
 
@@ -252,10 +246,6 @@ def _rewrites(found: _Doomed) -> Iterator[Rewrite]:
         yield rewrite(found.snapshot, files, lambda rows: rows.filter(found.kept))
 
 
-def _is_number(number: int) -> pc.Expression:
-    return pc.field("state_partition") == number
-
-
 def merged_ranges(rows: pa.Table, now: dt.datetime) -> pa.Table:
     """`rows` with neighbours merged; ordered by state partition and offset."""
     if not rows.num_rows:
@@ -267,9 +257,7 @@ def merged_ranges(rows: pa.Table, now: dt.datetime) -> pa.Table:
     keyed = rows.append_column("begin", begin).append_column("end", end)
     names = ("cluster_id", "state_topic_id", "state_partition", "begin", "end")
     ordered = keyed.sort_by([(name, "ascending") for name in names]).select(rows.column_names).combine_chunks()
-    joins = _joins(ordered, now)
-    heads = np.flatnonzero(np.concatenate(([True], ~joins)))
-    tails = np.append(heads[1:], ordered.num_rows) - 1
+    heads, tails = joined_rows(_joins(ordered, now), ordered.num_rows)
     first, last = ordered.take(pa.array(heads)), ordered.take(pa.array(tails))
     columns = {name: (last if name in _OF_LAST else first)[name] for name in rows.column_names}
     columns["gap_last"] = pc.if_else(pc.is_null(first["first_offset"]), last["gap_last"], first["gap_last"])

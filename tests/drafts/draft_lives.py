@@ -158,19 +158,23 @@ class Truth:
         }
 
 
+def pointwise(found: tuple[StateBatch, ...]) -> dict[int, tuple[int, int]]:
+    """State and count of every offset, the last batch winning."""
+    return {
+        offset: (batch.delivery_state, batch.delivery_count)
+        for batch in found
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+    }
+
+
 def told(states: Iterable[tuple[Any, Any]]) -> dict[Any, tuple[int | None, dict[int, tuple[int, int]]]]:
     """Replayed states in the form of the truth."""
-    return {
-        key: (
-            state.window.start_offset,
-            {
-                offset: (batch.delivery_state, batch.delivery_count)
-                for batch in state.window.batches
-                for offset in range(batch.first_offset, batch.last_offset + 1)
-            },
-        )
-        for key, state in states
-    }
+    return {key: (state.window.start_offset, pointwise(state.window.batches)) for key, state in states}
+
+
+def windows(states: Any) -> dict[Any, Any]:
+    """The windows of replayed states."""
+    return {key: state.window for key, state in states.items()}
 
 
 class _Life:

@@ -12,14 +12,14 @@ from definitions.status_history import History, change_table
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import key_of, snapshot
-from samples.random_records import batches, disjoint_batches, records
+from samples.random_records import batches, disjoint_batches, records, small_records
 
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import encode, encode_key
 from acktrail.model.batches import StateBatch
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import LAST_OFFSET, KnownState, StatusChange
 from acktrail_jobs.pipeline.history_run import apply_records
@@ -35,31 +35,8 @@ Log = list[Entry]
 
 few_batches = st.one_of(batches(high=9, most=3), disjoint_batches(), batches(low=LAST_OFFSET - 6, high=LAST_OFFSET - 5))
 starts = st.one_of(st.none(), st.integers(0, 9), st.sampled_from([-5, 2**40, LAST_OFFSET - 3, LAST_OFFSET]))
-small_updates = st.builds(
-    ShareUpdate,
-    key=st.sampled_from(KEYS),
-    snapshot_epoch=st.just(0),
-    leader_epoch=st.one_of(st.none(), st.integers(0, 2)),
-    start_offset=starts,
-    delivery_complete_count=st.one_of(st.none(), st.integers(0, 2)),
-    batches=few_batches,
-)
-small_snapshots = st.builds(
-    ShareSnapshot,
-    key=st.sampled_from(KEYS),
-    snapshot_epoch=st.integers(0, 1),
-    state_epoch=st.integers(0, 2),
-    leader_epoch=st.integers(0, 1),
-    start_offset=starts,
-    delivery_complete_count=st.none(),
-    create_timestamp_ms=st.integers(1, 2),
-    write_timestamp_ms=st.integers(1, 2),
-    batches=st.one_of(st.just(()), few_batches),
-)
 entries: st.SearchStrategy[Entry] = st.one_of(
-    small_updates,
-    small_updates,
-    small_snapshots,
+    small_records(st.sampled_from(KEYS), starts, few_batches),
     records(st.sampled_from(KEYS)),
     st.sampled_from([*KEYS, None, SKIPPED, *(Tombstone(key=key) for key in KEYS)]),
 )

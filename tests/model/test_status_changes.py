@@ -9,11 +9,11 @@ from definitions.status_history import History
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import KEYS, coordinator_logs
-from samples.random_records import batches, records
+from samples.random_records import batches, records, small_records
 from state_topics.coordinator_log import Coordinator, batch
 
 from acktrail.model.record_history import StatusEnd, record_history
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import (
@@ -28,31 +28,10 @@ from acktrail.model.status_changes import (
 PLACES = (*range(16), LAST_OFFSET - 1, LAST_OFFSET)
 """Offsets to look at: records below speak of the first few, some of the whole range."""
 
-few_batches = batches(high=9, most=3)
 starts = st.one_of(st.none(), st.integers(0, 12))
-small_snapshots = st.builds(
-    ShareSnapshot,
-    key=st.sampled_from(KEYS),
-    snapshot_epoch=st.integers(0, 2),
-    state_epoch=st.integers(0, 2),
-    leader_epoch=st.integers(0, 1),
-    start_offset=starts,
-    delivery_complete_count=st.none(),
-    create_timestamp_ms=st.integers(1, 2),
-    write_timestamp_ms=st.integers(1, 2),
-    batches=few_batches,
-)
-small_updates = st.builds(
-    ShareUpdate,
-    key=st.sampled_from(KEYS),
-    snapshot_epoch=st.integers(0, 2),
-    leader_epoch=st.none(),
-    start_offset=starts,
-    delivery_complete_count=st.none(),
-    batches=few_batches,
-)
+small = small_records(st.sampled_from(KEYS), starts, batches(high=9, most=3))
 tombstones = st.builds(Tombstone, key=st.sampled_from(KEYS))
-any_records = st.one_of(small_updates, small_updates, small_snapshots, tombstones, records(st.sampled_from(KEYS)))
+any_records = st.one_of(small, small, tombstones, records(st.sampled_from(KEYS)))
 logs = st.lists(any_records, max_size=9)
 
 

@@ -38,8 +38,10 @@ def as_log(records: Sequence[Any]) -> list[RecordAt[Any]]:
     return [RecordAt(partition=0, offset=offset, record=record) for offset, record in enumerate(records)]
 
 
-def rows_tell(rows: Sequence[Any], log: Sequence[RecordAt[Any]]) -> None:
-    """Every record of `log` is decoded, in its order, with a type and its group."""
+def each_is_a_line(decoded: Callable[..., Any], folder: Path, encode: Any, records: Sequence[Any]) -> None:
+    """Every one of `records` is decoded, in their order, with a type and its group; `decoded` runs the command."""
+    log = as_log(records)
+    rows = decoded(dump(folder / "log.jsonl", encode, log)).rows
     assert [row["decode_status"] for row in rows] == ["decoded"] * len(log)
     assert [row["offset"] for row in rows] == [placed.offset for placed in log]
     for row, placed in zip(rows, log, strict=True):

@@ -106,3 +106,16 @@ def updates(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[
 
 def records(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[StateRecord]:
     return st.one_of(snapshots(key), updates(key), st.builds(Tombstone, key=key))
+
+
+def small_records(
+    key: st.SearchStrategy[SharePartition],
+    start: st.SearchStrategy[int | None],
+    found: st.SearchStrategy[tuple[StateBatch, ...]],
+) -> st.SearchStrategy[StateRecord]:
+    """Snapshots, and twice as many updates, with few values of a kind."""
+    few, times = st.integers(0, 2), st.integers(1, 2)
+    own = {"key": key, "start_offset": start, "snapshot_epoch": few, "delivery_complete_count": st.none() | few}
+    updates = st.builds(ShareUpdate, **own, leader_epoch=st.none() | few, batches=found)
+    whole = {"state_epoch": few, "leader_epoch": few, "create_timestamp_ms": times, "write_timestamp_ms": times}
+    return updates | updates | st.builds(ShareSnapshot, **own, **whole, batches=st.just(()) | found)

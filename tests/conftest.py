@@ -48,6 +48,8 @@ _FOREIGN = "must be less than or equal to"
 
 _LONGEST_FIRST = ("airflow", "spark", "slow", "broker")
 """Markers of modules, by how long all of them take: what is begun last should end soon."""
+_MARKED = {"broker": "broker", "guarded": "broker", "spark": "spark"}
+"""The marker that a test has by each fixture."""
 _ONE_PROCESS = {
     "airflow": re.compile(r"\bmark\.airflow\b"),
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
@@ -68,6 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """First the modules that share a process, then the others in the order of their heaviest marker; the tests of a
     module in their own. Without ``--all`` those marked ``full`` or ``few`` are left out, unless they are named."""
+    for item in items:
+        for fixture in _MARKED.keys() & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(_MARKED[fixture])
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         left_out = _left_out(items)
         items[:] = [item for item in items if item not in left_out]
@@ -160,7 +165,7 @@ def workload(broker: EmbeddedBroker) -> Workload:
 
 
 @pytest.fixture(scope="session")
-def guarded() -> Iterator[EmbeddedBroker]:
+def guarded() -> Iterator[GuardedBroker]:
     """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
     names = ("admin", "reader", "exporter", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
     with GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")}) as running:
@@ -168,7 +173,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture(scope="session")
-def guarded_workload(guarded: EmbeddedBroker) -> Workload:
+def guarded_workload(guarded: GuardedBroker) -> Workload:
     """State that the guarded broker keeps: group g accepted all of topic orders."""
     workload = Workload(guarded.config())
     workload.create_topic("orders")

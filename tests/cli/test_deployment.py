@@ -73,7 +73,6 @@ def test_the_service_may_write_where_the_documented_worker_writes(service: confi
         assert any(folder.is_relative_to(path) for path in writable), folder
 
 
-@pytest.mark.broker
 def test_the_service_runs_the_documented_connector(
     service: configparser.SectionProxy, broker: EmbeddedBroker, kafka: KafkaConfig, tmp_path: Path
 ) -> None:

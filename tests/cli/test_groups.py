@@ -20,8 +20,6 @@ from acktrail.cli.group_answers import GroupAnswer
 from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 
-pytestmark = pytest.mark.broker
-
 PREFIX = f"list-{uuid4().hex[:8]}"
 BUSY, IDLE, CLASSIC = f"{PREFIX}-busy", f"{PREFIX}-idle", f"{PREFIX}-classic"
 ORDERS, BILLS = f"{PREFIX}-orders", f"{PREFIX}-bills"
@@ -191,6 +189,7 @@ def test_no_broker_named(acktrail: Run, monkeypatch: pytest.MonkeyPatch, address
     assert "--bootstrap-server" in line
 
 
+@pytest.mark.broker
 def test_a_new_cluster_has_no_share_group_and_everything_says_so(acktrail: Run, tmp_path: Path) -> None:
     """Where no share consumer ever came there is no state topic: a look that found nothing is a look. The README's
     order ends well, each command says what was seen and when, and no other run's answer stands in its place."""

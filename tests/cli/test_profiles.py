@@ -365,7 +365,6 @@ def at_work(broker: EmbeddedBroker) -> EmbeddedBroker:
     return broker
 
 
-@pytest.mark.broker
 def test_two_profiles_of_real_clusters(
     at_work: EmbeddedBroker, written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,7 +169,6 @@ def test_connections_alone_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         _target("prod-eu")
 
 
-@pytest.mark.broker
 @pytest.mark.full
 def test_two_clusters_are_exported_side_by_side(
     bag: Bag, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, airflow_home: Path

@@ -49,7 +49,7 @@ class Answer:
 
 
 @pytest.fixture(scope="module")
-def guarded(site: Site) -> Iterator[str]:
+def locked(site: Site) -> Iterator[str]:
     """A dashboard with a token."""
     app = create_app(site.tables.config, access=Access(token=Password(TOKEN), hosts=None), clock=lambda: NOW)
     with web_server(app) as url:
@@ -67,45 +67,45 @@ def local(site: Site) -> Iterator[str]:
 @pytest.mark.parametrize(
     "authorization", ["", "Bearer wrong", f"Bearer {TOKEN[:-1]}", f"bearer  {TOKEN}x", "Basic eDp5", f"Token {TOKEN}"]
 )
-def test_without_the_token_there_is_no_page(guarded: str, path: str, authorization: str) -> None:
+def test_without_the_token_there_is_no_page(locked: str, path: str, authorization: str) -> None:
     """No token, a wrong one and a part of the right one get 401 and nothing of the tables, pages that are none too."""
-    answer = Answer(guarded, path, Authorization=authorization, **HTML)
+    answer = Answer(locked, path, Authorization=authorization, **HTML)
 
     assert answer.status == 401
     assert "billing-workers" not in answer.text
     assert 'name="token"' in answer.text
 
 
-def test_programs_send_the_token_as_a_header(guarded: str) -> None:
+def test_programs_send_the_token_as_a_header(locked: str) -> None:
     """The right token gets the page; without one, a program gets a plain line and the challenge."""
-    assert "billing-workers" in Answer(guarded, "/", Authorization=f"Bearer {TOKEN}").text
-    refused = Answer(guarded, "/")
+    assert "billing-workers" in Answer(locked, "/", Authorization=f"Bearer {TOKEN}").text
+    refused = Answer(locked, "/")
     assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, 'Bearer realm="acktrail"')
 
 
-def test_a_login_gives_a_cookie_that_shows_no_token(guarded: str) -> None:
+def test_a_login_gives_a_cookie_that_shows_no_token(locked: str) -> None:
     """The form leads back to the page that was asked for; the cookie opens pages, a tampered one does not."""
-    asked = Answer(guarded, "/groups?status=stuck&search=%22%3E", **HTML)
+    asked = Answer(locked, "/groups?status=stuck&search=%22%3E", **HTML)
     assert "groups?status=stuck&amp;search=%22%3E" in asked.text
     form = urlencode({"token": TOKEN, "next": "groups?status=stuck"})
-    done = Answer(guarded, "/login", "POST", form, **{"Content-Type": "application/x-www-form-urlencoded"})
+    done = Answer(locked, "/login", "POST", form, **{"Content-Type": "application/x-www-form-urlencoded"})
     cookie = done.headers["Set-Cookie"]
     pair = cookie.split(";")[0]
 
     assert (done.status, done.headers["Location"]) == (303, "groups?status=stuck")
     assert TOKEN not in cookie
     assert {"HttpOnly", "SameSite=lax"} <= {each.strip() for each in cookie.split(";")}
-    assert "billing-workers" in Answer(guarded, "/", Cookie=pair).text
+    assert "billing-workers" in Answer(locked, "/", Cookie=pair).text
     for tampered in (pair[:-1], pair + "0", pair.replace("=", "=9", 1), f"{COOKIE}=", f"{COOKIE}=1.{'0' * 64}"):
-        assert Answer(guarded, "/", Cookie=tampered).status == 401
+        assert Answer(locked, "/", Cookie=tampered).status == 401
 
 
 @pytest.mark.parametrize(
     "body", ["token=wrong", "", "token=", "%ff=%ff", "token=" + "x" * 100_000, f"token={TOKEN[:-1]}", "token=%00"]
 )
-def test_a_wrong_login_gets_no_cookie(guarded: str, body: str) -> None:
+def test_a_wrong_login_gets_no_cookie(locked: str, body: str) -> None:
     """A wrong token, a form that is none and one that is too large: the form again, 401, no cookie."""
-    answer = Answer(guarded, "/login", "POST", body)
+    answer = Answer(locked, "/login", "POST", body)
 
     assert (answer.status, answer.headers["Set-Cookie"]) == (401, None)
 
@@ -114,10 +114,10 @@ def test_a_wrong_login_gets_no_cookie(guarded: str, body: str) -> None:
     "address",
     ["//evil.example/", "https://evil.example/", "javascript:alert(1)", "/\\evil.example", "a/../b", "x?\r\ny"],
 )
-def test_a_login_leads_to_a_page_of_the_dashboard_alone(guarded: str, address: str) -> None:
+def test_a_login_leads_to_a_page_of_the_dashboard_alone(locked: str, address: str) -> None:
     """An address elsewhere is replaced by the first page."""
     form = urlencode({"token": TOKEN, "next": address})
-    answer = Answer(guarded, "/login", "POST", form)
+    answer = Answer(locked, "/login", "POST", form)
 
     assert next_page(address) == ""
     assert (answer.status, answer.headers["Location"]) == (303, "./")
@@ -136,9 +136,9 @@ def test_a_session_ends() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/groups", "/nothing-here", "/static/report.css", "/static/none.css", "/docs", "/login"]
 )
-def test_every_response_has_a_strict_policy(local: str, guarded: str, path: str) -> None:
+def test_every_response_has_a_strict_policy(local: str, locked: str, path: str) -> None:
     """Pages, errors, files, the login: the policy allows no inline script or style, no eval and no other server."""
-    for url in (local, guarded):
+    for url in (local, locked):
         answer = Answer(url, path, **HTML)
         policy = answer.headers["Content-Security-Policy"]
 

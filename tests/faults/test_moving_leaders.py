@@ -21,7 +21,7 @@ from acktrail.kafka.changes import NewStartOffset
 from acktrail.kafka.client.error_codes import Outcome
 from acktrail.tables.delta.store import Tables
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.full]
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 MOVES: Final = min(int(os.environ.get("ACKTRAIL_FAULTS", "3")), 50)
 SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom().randrange(2**32)

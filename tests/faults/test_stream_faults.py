@@ -27,7 +27,7 @@ from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 KILLS = 20
 

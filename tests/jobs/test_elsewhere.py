@@ -18,7 +18,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
 from acktrail_jobs.views import register_views
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 ORDER = [(name, "ascending") for name in ("record_offset", "state_partition", "group_id", "partition", "first_offset")]
 

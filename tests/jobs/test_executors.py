@@ -26,8 +26,6 @@ from acktrail_jobs.commands.engine import executors_on
 from acktrail_jobs.commands.pipeline_commands import reconcile, verify
 from acktrail_jobs.spark_executors import SparkExecutors
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
-
 WRITTEN = (
     *("share_partition_states", "reconciliations", "findings", "delivery_history", "held_states", "replay_memory"),
     *("queue_statuses", "status_changes", "queue_trends", "run_totals"),
@@ -50,6 +48,7 @@ def scattered(world: World) -> None:
     world.groups["described"] = "Stable"
 
 
+@pytest.mark.usefixtures("spark")
 def test_both_make_the_same_tables(tmp_path: Path) -> None:
     """Row by row, also from one run to the next; and what each kept, the other one finds whole."""
     here, there = World(tmp_path / "here"), World(tmp_path / "there")
@@ -81,6 +80,7 @@ def test_a_reconciliation_is_few_jobs_with_names(world: World, spark: SparkSessi
     } <= names
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("master", "variable", "is_here"),
     [

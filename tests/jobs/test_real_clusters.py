@@ -24,8 +24,6 @@ from acktrail.kafka.groups.offsets_connector import observe as ask
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
-pytestmark = pytest.mark.broker
-
 
 @dataclass(frozen=True, kw_only=True)
 class Guarded:

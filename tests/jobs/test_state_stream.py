@@ -33,7 +33,7 @@ from acktrail.tables.lease import sink_lease
 from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.state_stream import ENDS, StateStreamReader, StreamPlan, TableStream, foreseen, limited, write_share
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]

@@ -27,7 +27,7 @@ from acktrail.view.finding_rows import open_findings
 from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.views import register_views
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 ROOT: Final = Path(__file__).parents[2]
 RUNS: Final = 3

@@ -27,8 +27,6 @@ from acktrail.kafka.changes import ConfigsChange, NewStartOffset, Outcome
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import ShareOffset, TopicPartition
 
-pytestmark = pytest.mark.broker
-
 _SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
 
@@ -228,6 +226,7 @@ def test_capabilities_tell_the_release(admin: ShareGroupAdmin, broker: EmbeddedB
     assert broker.version.startswith(found.release)
 
 
+@pytest.mark.broker
 @pytest.mark.full
 def test_a_broker_that_knows_no_lag_leaves_it_unknown() -> None:
     """Kafka 4.1 describes start offsets without lag: it is None, never a number."""
@@ -289,6 +288,7 @@ def test_epochs_grow_with_members_subscriptions_and_partitions(admin: ShareGroup
     assert all(before < after for before, after in pairwise(epochs))
 
 
+@pytest.mark.broker
 @pytest.mark.full
 def test_epochs_grow_when_a_dead_member_is_removed() -> None:
     """R002-03, R001-29: a member that was killed counts as one until its session ends; then the coordinator takes it

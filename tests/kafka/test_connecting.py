@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from servers.fake_kafka import no_broker
+from servers.guarded_broker import GuardedBroker
 from servers.real_broker import kill, restart
 from servers.workload import Workload, until
 
@@ -210,7 +211,6 @@ def test_every_address_is_tried_and_named() -> None:
     assert all(said in error.message for said in (str(ports.client), str(ports.controller), "refused"))
 
 
-@pytest.mark.broker
 def test_one_living_address_is_enough(kafka: KafkaConfig) -> None:
     """A dead broker in the list does not keep the others from answering."""
     dead = free_ports().client
@@ -232,7 +232,6 @@ def test_a_name_that_does_not_resolve_is_unreachable(host: str) -> None:
     assert "does not resolve" in unreachable(f"{host}:9092").message
 
 
-@pytest.mark.broker
 def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker) -> None:
     """A controller speaks Kafka's protocol and serves no client."""
     properties = dict(
@@ -253,8 +252,7 @@ def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path, cont
         ShareGroupAdmin(KafkaConfig(bootstrap_servers="127.0.0.1:1", properties=properties))
 
 
-@pytest.mark.broker
-def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: EmbeddedBroker) -> None:
+def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: GuardedBroker) -> None:
     """The other way round."""
     config = KafkaConfig(bootstrap_servers=kafka.bootstrap_servers, properties=guarded.client_properties("reader"))
     with pytest.raises((ConfigurationError, Unreachable)) as caught:
@@ -262,8 +260,7 @@ def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: Em
     assert "PLAINTEXT" in caught.value.hint
 
 
-@pytest.mark.broker
-def test_missing_rights_on_groups_and_topics_are_named(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+def test_missing_rights_on_groups_and_topics_are_named(guarded: GuardedBroker, guarded_workload: Workload) -> None:
     """DESCRIBE on the group, then on its topics: each refusal says which right is missing."""
     with ShareGroupAdmin(guarded.config("reader")) as admin:
         assert admin.list_groups() == ()
@@ -283,8 +280,7 @@ def test_missing_rights_on_groups_and_topics_are_named(guarded: EmbeddedBroker, 
         assert configs.error == "GROUP_AUTHORIZATION_FAILED" or configs.error_code == 30
 
 
-@pytest.mark.broker
-def test_rights_are_told_without_trying(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+def test_rights_are_told_without_trying(guarded: GuardedBroker, guarded_workload: Workload) -> None:
     """What ACLs allow, by name: all of it for a super user, what was granted to others, none without DESCRIBE."""
     guarded_workload.create_topic("told")
     guarded_workload.allow("exporter", "READ", "TOPIC", "told")

@@ -28,8 +28,6 @@ from acktrail.offline.copied_files import read_files
 from acktrail.offline.log_segment import ReadReport, SegmentDamage
 from acktrail.tables.delta.store import Tables
 
-pytestmark = pytest.mark.broker
-
 RECORD = re.compile(r"\| offset: (\d+) .*? key: (\{.*?\}) payload: (.*)")
 CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
 

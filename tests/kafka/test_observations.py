@@ -36,7 +36,6 @@ def rows_of(batch: SourceBatch, table: str, **wanted: Any) -> list[dict[str, Any
     return [row for row in batch.rows[table].to_pylist() if all(row[name] == value for name, value in wanted.items())]
 
 
-@pytest.mark.broker
 def test_rows_have_the_tables_columns_and_no_minus_one(batch: SourceBatch) -> None:
     """Unknown is null; every row says cluster, run and phase."""
     for name, table in batch.rows.items():
@@ -48,7 +47,6 @@ def test_rows_have_the_tables_columns_and_no_minus_one(batch: SourceBatch) -> No
     assert batch.source_partition.startswith("observation/")
 
 
-@pytest.mark.broker
 def test_every_row_says_when_the_cluster_was_asked(admin: ShareGroupAdmin, worked: Worked) -> None:
     """Between the call and its end."""
     begun = dt.datetime.now(dt.UTC)
@@ -59,7 +57,6 @@ def test_every_row_says_when_the_cluster_was_asked(admin: ShareGroupAdmin, worke
         assert all(begun <= row[name] <= ended for row in rows_of(batch, table)), table
 
 
-@pytest.mark.broker
 def test_share_partitions_are_what_the_group_describes(
     batch: SourceBatch, admin: ShareGroupAdmin, worked: Worked
 ) -> None:
@@ -77,7 +74,6 @@ def test_share_partitions_are_what_the_group_describes(
     assert not seen
 
 
-@pytest.mark.broker
 def test_logs_of_described_topics_and_of_the_state_topic_are_there(
     batch: SourceBatch, admin: ShareGroupAdmin, worked: Worked
 ) -> None:
@@ -92,7 +88,6 @@ def test_logs_of_described_topics_and_of_the_state_topic_are_there(
     assert len([row for row in logs if row["topic_id"] == state.topic_id]) == state.partition_count
 
 
-@pytest.mark.broker
 def test_groups_have_type_state_and_configuration(batch: SourceBatch, worked: Worked) -> None:
     """One row a group, with the configuration in force and nothing of other group types in it."""
     (row,) = rows_of(batch, "group_observations", group_id=worked.group)
@@ -102,7 +97,6 @@ def test_groups_have_type_state_and_configuration(batch: SourceBatch, worked: Wo
     assert not [name for name in configs if name.startswith(("consumer.", "streams."))]
 
 
-@pytest.mark.broker
 def test_topics_are_all_that_there_are(batch: SourceBatch, admin: ShareGroupAdmin, worked: Worked) -> None:
     """The listing holds every topic with its id."""
     assert {(r["topic"], r["topic_id"]) for r in rows_of(batch, "topics")} == {
@@ -110,7 +104,6 @@ def test_topics_are_all_that_there_are(batch: SourceBatch, admin: ShareGroupAdmi
     }
 
 
-@pytest.mark.broker
 def test_a_deleted_topic_is_not_there(admin: ShareGroupAdmin, workload: Workload) -> None:
     """After its topic was deleted a group has no share partition of it, and nothing fails."""
     name = f"doomed-{uuid4().hex[:8]}"
@@ -145,7 +138,6 @@ def worker() -> Iterator[Worker]:
     one.stop()
 
 
-@pytest.mark.broker
 def test_a_scrape_shows_what_was_exported(
     kafka: KafkaConfig, worked: Worked, workload: Workload, worker: Worker, tmp_path: Any
 ) -> None:

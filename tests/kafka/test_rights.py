@@ -27,10 +27,10 @@ from drivers.rights import (
     without,
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
+from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -71,10 +71,9 @@ def _whole(config: KafkaConfig, folder: Path) -> bool:
     return bool(is_known and topics.get(TOPIC) == "present" and stored.read("state_records").num_rows)
 
 
-@pytest.mark.broker
 @pytest.mark.slow
 def test_the_acls_of_an_export_are_enough_and_none_is_too_much(
-    guarded: EmbeddedBroker, guarded_workload: Workload, doctor: Callable[..., Any], tmp_path: Path
+    guarded: GuardedBroker, guarded_workload: Workload, doctor: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Doctor's commands, run by Kafka's own tool, grant exactly what was missing: an observation then is whole, and
     without any one of them it is not, and that one is named."""
@@ -102,10 +101,9 @@ def test_the_acls_of_an_export_are_enough_and_none_is_too_much(
         until(lambda: missing(admin, acls) == set(acls), what="no ACL")
 
 
-@pytest.mark.broker
 @pytest.mark.slow
 def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
-    guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
+    guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path
 ) -> None:
     """With them a reset is planned, carried out and verified in the state topic; without any one it is refused."""
     config, acls = guarded.config(USER), needed(Purpose.RESET, [GROUP], [TOPIC])
@@ -122,7 +120,6 @@ def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
     assert [row["status"][:2] for row in world.verify(plan)] == ["OK"]
 
 
-@pytest.mark.broker
 @pytest.mark.slow
 def test_a_super_user_misses_nothing(doctor: Callable[..., Any]) -> None:
     """A super user has every ACL, for all groups and topics too; with a group alone its topics are found."""
@@ -136,9 +133,8 @@ def test_a_super_user_misses_nothing(doctor: Callable[..., Any]) -> None:
     ]
 
 
-@pytest.mark.broker
 @pytest.mark.slow
-def test_the_commands_are_lines_of_a_script(doctor: Callable[..., Any], guarded: EmbeddedBroker) -> None:
+def test_the_commands_are_lines_of_a_script(doctor: Callable[..., Any], guarded: GuardedBroker) -> None:
     """Each is a whole command line, and its comment says whether the ACL is there. When a right is missing, the lines
     for an export come unasked."""
     code, said = doctor("deleter", as_json=False)
@@ -151,9 +147,8 @@ def test_the_commands_are_lines_of_a_script(doctor: Callable[..., Any], guarded:
     assert len(lines) == len(needed(Purpose.EXPORT))
 
 
-@pytest.mark.broker
 @pytest.mark.slow
-def test_what_is_not_there_is_not_known(guarded: EmbeddedBroker) -> None:
+def test_what_is_not_there_is_not_known(guarded: GuardedBroker) -> None:
     """No right shows on a group that does not exist: not known, which is neither there nor missing."""
     with ShareGroupAdmin(guarded.config("admin")) as admin:
         assert granted(admin, [Acl("READ", "group", "never-there")]) == {Acl("READ", "group", "never-there"): None}
@@ -168,17 +163,15 @@ SOURCES: Final[dict[str, tuple[tuple[Acl, ...], dict[str, str]]]] = {
 """What each needs, and keys that let it look often."""
 
 
-@pytest.mark.broker
 def test_every_source_is_tried() -> None:
     """Those of branches have tests of their own."""
     registered = entry_points(group="acktrail.connect.sources")
     assert {each.name for each in registered if each.value.startswith("acktrail.")} == SOURCES.keys()
 
 
-@pytest.mark.broker
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_without_its_rights_says_which(
-    guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path, name: str
+    guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path, name: str
 ) -> None:
     """In its status."""
     says_which_rights(guarded, guarded_workload, tmp_path, name, *SOURCES[name])
@@ -188,9 +181,8 @@ def refusals(plan: dict[str, Any]) -> set[tuple[str, str | None]]:
     return {(n["rule"], n["topic"]) for n in plan["notices"] if n["severity"] == "refusal"}
 
 
-@pytest.mark.broker
 def test_missing_rights_are_refusals_by_name(
-    guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
+    guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path
 ) -> None:
     """R004-16, R004-17, R002-50: without READ on group, topic or state topic there is no plan; what may be reset
     is, with `partial`; without the state topic only by the broker's answer, and only where that was asked for."""
@@ -224,8 +216,7 @@ def test_missing_rights_are_refusals_by_name(
     assert [row["status"][:2] for row in world.verify(seeing)] == ["OK"]
 
 
-@pytest.mark.broker
-def test_all_topics_leave_none_out_unsaid(guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path) -> None:
+def test_all_topics_leave_none_out_unsaid(guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path) -> None:
     """A group's topic that may not be described is missing in the brokers' answer without an error. A reset of all
     topics and a deletion of the group name it by the id in its state, and one that is gone forbids nothing; without the
     state topic the plan says that there may be such topics."""
@@ -262,8 +253,7 @@ def test_all_topics_leave_none_out_unsaid(guarded: EmbeddedBroker, guarded_workl
         assert [row["topic"] for row in world.plan(**asked)["partitions"]] == ["in-sight", "out-of-sight"]
 
 
-@pytest.mark.broker
-def test_a_deletion_asks_for_both_rights(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+def test_a_deletion_asks_for_both_rights(guarded: GuardedBroker, guarded_workload: Workload) -> None:
     """R002-51: DELETE on the group and READ on the topic, each named where it is missing; nothing is deleted before."""
     group = topic = "deleted-by-right"
     guarded_workload.create_topic(topic)
@@ -289,7 +279,7 @@ _SHARE_COORDINATOR = 2
 _CLUSTER_AUTHORIZATION_FAILED = 31
 
 
-def _what_comes(guarded: EmbeddedBroker, group: str, topic: str) -> set[str]:
+def _what_comes(guarded: GuardedBroker, group: str, topic: str) -> set[str]:
     """What a member that the broker knows as `member` gets and accepts: values of records, or the refusal's name."""
     consumer = ShareConsumer({**to_librdkafka(guarded.config("member")), "group.id": group, "log_level": 0})
     consumer.subscribe([topic])
@@ -311,8 +301,7 @@ def _what_comes(guarded: EmbeddedBroker, group: str, topic: str) -> set[str]:
     return found
 
 
-@pytest.mark.broker
-def test_a_member_needs_read_on_group_and_topic(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+def test_a_member_needs_read_on_group_and_topic(guarded: GuardedBroker, guarded_workload: Workload) -> None:
     """R002-46, R002-48, R002-49: to see both is not enough to join, nor to fetch; with READ on both records come, and
     their acknowledgements are taken."""
     group, topic = "of-a-member", "for-a-member"
@@ -332,8 +321,7 @@ def test_a_member_needs_read_on_group_and_topic(guarded: EmbeddedBroker, guarded
     assert offset.lag == 0
 
 
-@pytest.mark.broker
-def test_only_brokers_find_share_coordinators(guarded: EmbeddedBroker) -> None:
+def test_only_brokers_find_share_coordinators(guarded: GuardedBroker) -> None:
     """R002-44: FindCoordinator with the type of share coordinators wants a right on the cluster."""
     request = FindCoordinatorRequest(
         key_type=_SHARE_COORDINATOR, coordinator_keys=["of-a-member:AAAAAAAAAAAAAAAAAAAAAQ:0"], min_version=6
@@ -344,8 +332,7 @@ def test_only_brokers_find_share_coordinators(guarded: EmbeddedBroker) -> None:
     assert found.error_code == _CLUSTER_AUTHORIZATION_FAILED
 
 
-@pytest.mark.broker
-def test_only_brokers_read_states(guarded: EmbeddedBroker) -> None:
+def test_only_brokers_read_states(guarded: GuardedBroker) -> None:
     """R002-07, R002-53: the calls to a share coordinator need ClusterAction, with any rights on the group."""
     key = SharePartition(group_id=GroupId("of-a-member"), topic_id=TopicId("AAAAAAAAAAAAAAAAAAAAAQ"), partition=0)
     with BrokerClient(guarded.config("member")) as client:

@@ -11,6 +11,7 @@ import pytest
 from drivers.bounded_reading import drain
 from drivers.whole_topic import records_of
 from jobs.replaying import replayed_again, replayed_here
+from servers.guarded_broker import GuardedBroker
 from servers.workload import Worked, Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -276,7 +277,7 @@ def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker
                 position = last + 1
 
 
-def test_missing_acl_names_itself(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+def test_missing_acl_names_itself(guarded: GuardedBroker, guarded_workload: Workload) -> None:
     """R000-66: without any right on the topic, and with DESCRIBE only, the error says that READ is missing; with READ
     on the state topic alone the whole log is read."""
     exporter = guarded.config("exporter")

@@ -33,7 +33,7 @@ from acktrail_plugins.migration.mirror_evidence import (
     find_translations,
 )
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAGE: Final = Path(__file__).parents[2] / "docs/migrate.md"
 GROUP: Final = "carried"

@@ -22,8 +22,6 @@ from acktrail_plugins.source_testing import ObservationSuite, SourceSuite
 from acktrail_plugins.testing import ConnectorSuite
 from acktrail_simulation.messages.group_record_encoder import encode
 
-pytestmark = pytest.mark.broker
-
 _OFFSET_COMMIT = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
 
 

@@ -26,8 +26,6 @@ from acktrail_plugins.topic import topic_sink
 from acktrail_plugins.topic.target_topics import HeldUp, TransactionalWriter
 from acktrail_plugins.topic.topic_sink import KafkaTopicSink, TopicSinkTask
 
-pytestmark = pytest.mark.broker
-
 PART = SourcePartition("delta/t")
 
 

@@ -9,22 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from drivers.rights import GROUP, doctor, run_by_kafkas_tool
+from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
-from acktrail.embedded import EmbeddedBroker
 from acktrail.model.acls import POSITIONS_TOPIC
 from acktrail_plugins.topic.topic_sink import KafkaTopicSink
 
 __all__ = ["doctor"]
 
-pytestmark = pytest.mark.broker
-
 
 @pytest.mark.full
 def test_the_rights_of_the_connectors_are_found_and_granted(
-    guarded: EmbeddedBroker, guarded_workload: Workload, doctor: Callable[..., Any], tmp_path: Path
+    guarded: GuardedBroker, guarded_workload: Workload, doctor: Callable[..., Any], tmp_path: Path
 ) -> None:
     """For a user without rights all that can be known is missing; after doctor's commands, run by Kafka's own tool,
     nothing is, and a topic sink of that user writes a row. Of transactional ids nothing is known in advance."""

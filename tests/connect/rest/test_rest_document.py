@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 from servers.connect_worker import connect_worker
 from servers.half_sent import half_sent, with_few_files
 from servers.workload import Workload, until
@@ -23,8 +22,6 @@ from acktrail.connect.source_batches import SKIPPED_BY_REQUEST
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
-
-pytestmark = pytest.mark.broker
 
 DOCUMENT = Path(__file__).parents[3] / "docs/connect-rest.md"
 WORKER = "http://127.0.0.1:8083"

@@ -11,6 +11,7 @@ import pytest
 from drivers.rights import OFTEN, SEEN, TOPICS, grant, missing, says_which_rights, without
 from expansion.support.rows import in_process
 from expansion.support.true_traffic import commit
+from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.change import api
@@ -26,13 +27,13 @@ from acktrail_expansion.keys.key_reading import read_keys
 from acktrail_expansion.looks.ledger_connector import take_look
 from acktrail_expansion.settings import EXPANSION, LOOK
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 USER: Final = "fewest"
 
 
 def test_the_acls_of_an_expansion_are_enough(
-    guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
+    guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path
 ) -> None:
     """Without ALTER the plan is refused, and a plan that was made before is refused by the controller, which is noted;
     with the ACLs it is made and carried out, and the group is in it. Keys need READ, too."""
@@ -93,6 +94,6 @@ def test_a_look_has_what_the_brokers_answer(broker: EmbeddedBroker, tmp_path: Pa
     assert (classic["position"], classic["lag"], classic["state_partition"]) == (5, None, None)
 
 
-def test_it_says_which_rights_it_lacks(guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path) -> None:
+def test_it_says_which_rights_it_lacks(guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path) -> None:
     """DESCRIBE on groups and topics."""
     says_which_rights(guarded, guarded_workload, tmp_path, "PartitionLedgerSource", (SEEN[0], TOPICS), OFTEN)

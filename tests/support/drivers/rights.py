@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 from drivers.command_line import run as command
+from servers.guarded_broker import GuardedBroker
 from servers.real_broker import kafka_tool
 from servers.workload import Workload, until
 
@@ -20,7 +21,6 @@ from acktrail.config import KafkaConfig
 from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
-from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.source_connectors import granted
 from acktrail.model.acls import ALL, Acl
@@ -36,7 +36,7 @@ OFTEN: Final = {"interval.ms": "1000"}
 
 
 @pytest.fixture
-def doctor(guarded: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def doctor(guarded: GuardedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Runs the command as a user: its exit code and what it says about ACLs; with `as_json` False its output."""
 
     def run(
@@ -54,7 +54,7 @@ def doctor(guarded: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixtur
     return run
 
 
-def run_by_kafkas_tool(broker: EmbeddedBroker, folder: Path, commands: Sequence[str]) -> None:
+def run_by_kafkas_tool(broker: GuardedBroker, folder: Path, commands: Sequence[str]) -> None:
     """Run each command line as it stands, with the class that the script starts."""
     admin = folder / "admin.properties"
     admin.write_text("".join(f"{key}={value}\n" for key, value in broker.client_properties("admin").items()))
@@ -73,7 +73,7 @@ def run_by_kafkas_tool(broker: EmbeddedBroker, folder: Path, commands: Sequence[
 
 
 def says_which_rights(
-    guarded: EmbeddedBroker,
+    guarded: GuardedBroker,
     guarded_workload: Workload,
     tmp_path: Path,
     name: str,

@@ -160,8 +160,10 @@ def test_an_anchor_elsewhere_shows_what_all_tables_together_hide(
     assert f"row {kept['sequence']}: it is missing: {anchor} has noted" in refused.complaint(3)
     assert json.loads(anchor.read_text()) == kept
     anchor.write_text("{}")
-    with pytest.raises(MalformedFile, match="no anchor"):
-        checked_audit(config(root), anchor=anchor)
+    for unfit, why in ((anchor, "no anchor"), (tmp_path, "IsADirectoryError")):
+        with pytest.raises(MalformedFile, match=why) as caught:
+            checked_audit(config(root), anchor=unfit)
+        assert "name a file that acktrail change audit --anchor wrote" in caught.value.hint
 
 
 def test_a_plan_stored_otherwise_is_not_carried_out(root: Path) -> None:

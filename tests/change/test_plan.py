@@ -30,7 +30,7 @@ from acktrail.change.change_kind import load_plan, parse_plan, read_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import with_passed
 from acktrail.change.collection.facts import PartitionFacts, PartitionState, PassedFacts
-from acktrail.change.planning.change_plan import check_age, forgotten, hash_of, plan_json
+from acktrail.change.planning.change_plan import check_age, hash_of, plan_json
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, StrategyKind
@@ -38,6 +38,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale
 from acktrail.model.batches import StateBatch
 from acktrail.plain_data import fingerprint, from_json_value, to_json_value
+from acktrail.view.change_text import shown_partitions, sums
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
 
@@ -182,7 +183,7 @@ def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
     (notice,) = [notice for notice in plan.notices if notice.rule == "passed_unknown"]
     assert notice.text.startswith("40 offsets below the start offsets of 2 share partition(s)")
     assert "ACKTRAIL_TABLES" in notice.text
-    assert forgotten(plan) == ("unknown", "at least 3")
+    assert [*sums(plan).values()][2:4] == ["unknown", "at least 3"]
 
 
 @pytest.mark.parametrize(("rule", "allowance", "changes"), CASES["allowances"])
@@ -227,6 +228,19 @@ def test_an_unknown_number_makes_an_unknown_total() -> None:
 
     assert plan.totals.delivered_again is None
     assert plan.totals.to_deliver == 180
+
+
+def test_of_many_share_partitions_those_are_shown_that_most_happens_to() -> None:
+    """Refused ones first, each in one word; a deletion gives no offset, and refuses nothing by that."""
+    (row,) = a_plan().partitions
+    assert row.impact is not None
+    skips = replace(row, partition=2, impact=replace(row.impact, skipped=9))
+    plan = replace(a_plan(), partitions=(row, replace(row, partition=1, target_offset=None), skips))
+
+    assert [each.partition for each in shown_partitions(plan, 3)] == [0, 1, 2]
+    assert [each.new_offset for each in shown_partitions(plan, 2)] == ["refused", row.target_offset]
+    assert [each.skipped for each in shown_partitions(plan, 2)] == [0, 9]
+    assert shown_partitions(replace(plan, kind="delete_groups"), 3)[1].new_offset == "unknown"
 
 
 def test_the_hash_is_over_everything_else() -> None:

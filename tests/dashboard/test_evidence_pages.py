@@ -174,6 +174,7 @@ def test_a_plan_has_its_whole_life_on_one_page(served: Callable[[], Site], tmp_p
     assert status == 200
     for part in (
         "done with are delivered again",
+        "In flight, delivery counts dropped",
         "Verification",
         "lease taken",
         "before call",

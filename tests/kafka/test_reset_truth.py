@@ -22,9 +22,7 @@ from acktrail.change.execution import execute_reset
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.planning.change_plan import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.cli.change.change_text import plan_text
 from acktrail.config import TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -32,6 +30,7 @@ from acktrail.kafka.changes import NewStartOffset
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.tables.delta.store import Tables
+from acktrail.view.change_text import plan_text
 from acktrail_expectations.reset_gate import validate_plan
 
 pytestmark = pytest.mark.broker
@@ -44,7 +43,7 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 
 @pytest.fixture(scope="module", params=releases(*RELEASES))
-def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+def server(request: pytest.FixtureRequest) -> Iterator[GuardedBroker]:
     """A broker with logins and ACLs of each release."""
     if request.param == RELEASES[0]:
         yield request.getfixturevalue("guarded")
@@ -55,7 +54,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture(scope="module")
-def world(server: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(server: GuardedBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
     found = World.at(server.config(), tmp_path_factory.mktemp("races"))
     for topic in TOPICS:
         found.make_topic(topic, 1, RECORDS)
@@ -152,7 +151,7 @@ def test_a_group_that_moved_is_not_sent_and_the_others_are_known(
 
 
 def test_a_right_revoked_after_the_plan_sends_nothing(
-    server: EmbeddedBroker, world: World, group: str, tmp_path: Path
+    server: GuardedBroker, world: World, group: str, tmp_path: Path
 ) -> None:
     """READ on one of two topics, or on the group, is revoked between plan and apply: nothing is changed anywhere."""
     workload = Workload(server.config())

@@ -20,7 +20,6 @@ from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import PartitionFacts, TargetOffset
 from acktrail.change.planning.change_plan import plan_json
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
-from acktrail.cli.change.change_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.format.wire.dialects import encode
@@ -29,6 +28,7 @@ from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, topic_id_text
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
+from acktrail.view.change_text import plan_text
 from acktrail_plugins.migration import source_states
 from acktrail_plugins.migration.migration_kind import (
     MIGRATION,
@@ -281,7 +281,12 @@ def test_what_the_tables_do_not_show_has_a_reason(source: Source) -> None:
 
 
 def test_groups_and_topics_are_chosen(source: Source) -> None:
-    """By name, pattern, all, and topic with partitions; what matches nothing is refused."""
+    """By name, pattern, all, and topic with partitions; what matches nothing is refused, and so is all of nothing."""
+    source.write(gap=3)
+    for at_s, hint in ((None, "acktrail run export"), (0, "a later --at")):
+        with pytest.raises(ChangeRefused, match="the tables have no share group") as caught:
+            source.read(at_s, all_groups=True)
+        assert (caught.value.rule, hint in caught.value.hint) == ("nothing_to_migrate", True)
     source.write(snapshot(1), snapshot(2, partition=1), snapshot(3, group_id=GroupId("h")))
     assert source.read(group_globs=["*"]).group_ids == source.read(all_groups=True).group_ids == ("g", "h")
     assert starts(source.read(topics=["orders:1"])) == [("orders", 1, 2)]

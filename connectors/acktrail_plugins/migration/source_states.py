@@ -143,6 +143,9 @@ def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
 def _selected(request: ResetRequest, known: Collection[str], at: str | None) -> frozenset[str]:
     """The groups that are asked for, among those `known`."""
     when = "" if at is None else f" at {at}"
+    if request.all_groups and not known:
+        hint = "acktrail run export adds what was written since" if at is None else "give a later --at, or none"
+        raise ChangeRefused("nothing_to_migrate", f"the tables have no share group{when}", hint=hint)
     groups, unmatched = groups_among(request, known)
     if unmatched:
         raise ChangeRefused("no_such_group", f"no share group in the tables matches {unmatched[0]!r}{when}")

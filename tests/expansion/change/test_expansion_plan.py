@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.change.collection.facts import ClusterFacts
-from acktrail.cli.change.change_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.tables.delta.store import Tables
+from acktrail.view.change_text import plan_text
 from acktrail_expansion.change.expansion_kind import key_line
 from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share, with_notices
 from acktrail_expansion.law.order import KeyMapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import defaultdict
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -75,7 +75,10 @@ class Totals:
     passed_unknown: int | None
 
 
-SUMMED: Final = tuple(each.name for each in fields(Totals) if each.type == "int | None")
+SUMMED: Final = (
+    *("to_deliver", "hidden_ahead", "delivered_again", "skipped", "acknowledgements_forgotten", "archived_forgotten"),
+    *("in_flight_discarded", "acknowledgements_known", "archived_known", "passed_unknown"),
+)
 """Those that are sums of numbers of an `Impact`."""
 NO_TOTALS: Final = Totals(groups=0, partitions=0, refused_partitions=0, unit=CountUnit.RECORDS, **dict.fromkeys(SUMMED))
 
@@ -122,39 +125,6 @@ class ChangePlan:
         return refusals_among(self.notices)
 
 
-def forgotten(plan: ChangePlan) -> tuple[str, str]:
-    """How many acknowledgements, and how many archived records, a plan forgets."""
-    totals, impacts = plan.totals, [row.impact for row in plan.partitions if row.impact is not None]
-    known = [impact.known_since_ms for impact in impacts if impact.known_since_ms is not None]
-    since = f", known from {instant_text(min(known))} on" if known else ""
-
-    def number(exact: int | None, least: int | None) -> str:
-        return (f"at least {least}{since}" if least else "unknown") if exact is None else str(exact)
-
-    return (
-        number(totals.acknowledgements_forgotten, totals.acknowledgements_known),
-        number(totals.archived_forgotten, totals.archived_known),
-    )
-
-
-def delivered(plan: ChangePlan) -> tuple[str, str]:
-    """How many records a plan delivers, and how many of them again; offsets where it counts those."""
-
-    def number(count: int | None) -> str:
-        if count and plan.totals.unit is CountUnit.OFFSETS:
-            return f"{count} offsets (control records and removed ones count, but are not delivered)"
-        return "unknown" if count is None else str(count)
-
-    return number(plan.totals.to_deliver), number(plan.totals.delivered_again)
-
-
-def cost(plan: ChangePlan) -> str:
-    """What a plan does to records, in a few words; ``unknown`` for a number that is not known."""
-    skipped = "unknown" if plan.totals.skipped is None else plan.totals.skipped
-    (_, again), (_, archived) = delivered(plan), forgotten(plan)
-    return f"loses {skipped}, repeats {again.partition(' (')[0]}, revives {archived.partition(',')[0]} poison"
-
-
 PlanT = TypeVar("PlanT", bound=ChangePlan)
 
 
@@ -164,12 +134,12 @@ def plan_json(plan: ChangePlan) -> str:
 
 
 def read_text(file: Path, *, hint: str) -> str:
-    """The text of `file`. Raises MalformedFile: it cannot be read, or is no text."""
+    """The text of `file`. Raises MalformedFile: it cannot be read, or is no text; `hint` says what to do then."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         why = f"cannot be read ({type(error).__name__})"
-        raise MalformedFile(why, file=str(file), hint="check the path") from error
+        raise MalformedFile(why, file=str(file), hint=f"check the path, or {hint}") from error
     except UnicodeDecodeError as error:
         raise MalformedFile("is no text", file=str(file), hint=hint) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import isfile
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 HOUR_MS: Final = 3_600_000
 _LONGEST: Final = 1_000_000.0
+_COLOURS: Final = {"refusal": "red", "serious": "red", "warning": "yellow"}
 
 
 def _finite(number: float | None) -> float | None:
@@ -112,12 +114,12 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
     from acktrail.change.change_kind import kind_of
     from acktrail.change.planning.change_plan import plan_json
     from acktrail.change.planning.notices import refusal_error
-    from acktrail.cli.change.change_text import plan_text
+    from acktrail.view.change_text import plan_text
 
     if target is not None:
         api.store_plan(target, plan)
     _write_new(plan, out)
-    typer.echo(plan_json(plan) if as_json else plan_text(plan), nl=not as_json)
+    typer.echo(plan_json(plan) if as_json else plan_text(plan, painted), nl=not as_json)
     if plan.refusals:
         kind = kind_of(plan)
         raise refusal_error(plan.refusals, plan.groups, operation=kind.operation, hint=kind.if_refused)
@@ -152,6 +154,12 @@ def keep_or_execute(
             raise
     else:
         keep_new(plan, target, out, as_json=as_json)
+
+
+def painted(severity: str, text: str) -> str:
+    """A notice in the colour of its severity, on a terminal."""
+    colour = _COLOURS.get(severity)
+    return typer.style(text, fg=colour) if colour and sys.stdout.isatty() else text
 
 
 def _write_new(plan: ChangePlan, out: Path | None) -> None:
@@ -199,7 +207,7 @@ def show_outcome(
 
 
 def _outcome_text(found: ChangeOutcome) -> str:
-    from acktrail.cli.change.change_text import results_text
+    from acktrail.view.change_text import results_text
 
     is_all_ok = all(row["status"].startswith("OK") for row in found.partitions)
     notes = [printable(found.settled.note)] if found.settled.note else []

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from acktrail.cli.change import change_preview as options
-from acktrail.cli.change.change_preview import load_any_plan
+from acktrail.cli.change.change_preview import load_any_plan, painted
 from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
@@ -58,9 +58,9 @@ def show(
     if at.as_json:
         typer.echo(json.dumps({"plan": to_json_value(loaded), **progress}))
         return
-    from acktrail.cli.change.change_text import plan_text, results_text
+    from acktrail.view.change_text import plan_text, results_text
 
-    typer.echo(plan_text(loaded))
+    typer.echo(plan_text(loaded, painted))
     if progress:
         words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
         typer.echo(f"\nstanding {progress['standing']}")

@@ -15,6 +15,7 @@ from acktrail.change.planning.change_plan import partition_rows
 from acktrail.change.planning.notices import by_severity
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.view.change_text import new_start_offset, sums
 from acktrail.view.queue_rows import ROWS_A_PAGE, part_of
 from acktrail.view.wording import counted
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -55,11 +56,12 @@ def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
         plan = parse_plan(row["plan"], f"plan {plan_id}")
     except AcktrailError as error:
         problem = error.message
-    parts = partition_rows(plan) if plan else []
+    parts = [{**p, "new": new_start_offset(plan, p["target_offset"])} for p in partition_rows(plan)] if plan else []
     return {
         "row": row,
         "status": plan_status(config, plan_id),
         "plan_problem": problem,
+        "sums": sums(plan) if plan else {},
         "notices": by_severity(plan.notices) if plan else (),
         "partitions": sorted(parts, key=lambda part: (part["group_id"], part["topic"] or "", part["partition"])),
         "steps": audit_rows(config, plan_id=plan_id),

@@ -1,0 +1,165 @@
+"""What plans of changes and their results say, decided once: sums, share partitions, a cost in a few words, for every
+form that shows them; and all of it in plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from acktrail.change.change_kind import kind_of
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
+from acktrail.change.planning.impact import CountUnit
+from acktrail.change.planning.notices import Notice, Severity, by_rule
+from acktrail.plain_tables import few, printable, table
+from acktrail.times import instant_text
+
+_AGAIN, _REVIVED, _SKIPPED = "delivered again though done with", "archived records given new life", "skipped for good"
+COSTS: Final = {_SKIPPED: "loses", _AGAIN: "repeats", _REVIVED: "revives"}
+"""The sums that are in the cost, in its words."""
+_BESIDE: Final = re.compile(r" \(|,")
+_ROWS_SHOWN: Final = 60
+
+
+class ShownPartition(NamedTuple):
+    """A share partition of a plan for people, by column; None: a number that is not known."""
+
+    group: str
+    topic: str
+    partition: int
+    start: int | None
+    new_offset: int | str
+    to_deliver: int | None
+    again: int | None
+    skipped: int | None
+    archived: int | str | None
+
+
+def shown_partitions(plan: ChangePlan, most: int) -> list[ShownPartition]:
+    """At most `most`: all in the order of the plan, or those that most happens to: refused ones, then by what is
+    skipped, then by what is delivered again."""
+    rows = [_shown(plan, row) for row in plan.partitions]
+    if len(rows) > most:
+        rows.sort(key=lambda row: (isinstance(row.new_offset, int), -(row.skipped or 0), -(row.again or 0)))
+    return rows[:most]
+
+
+def _shown(plan: ChangePlan, row: PartitionPlan) -> ShownPartition:
+    impact, new_offset = row.impact, new_start_offset(plan, row.target_offset)
+    place = (row.group_id, row.topic, row.partition, row.start_offset, new_offset)
+    if impact is None:
+        return ShownPartition(*place, None, None, None, None)
+    least = f">={impact.archived_known}" if impact.archived_known else None
+    archived = least if impact.archived_forgotten is None else impact.archived_forgotten
+    return ShownPartition(*place, impact.to_deliver, impact.delivered_again, impact.skipped, archived)
+
+
+def new_start_offset(plan: ChangePlan, target_offset: int | None) -> int | str:
+    """Where a share partition is to start; in a word where the plan gives it no offset."""
+    word = "unknown" if kind_of(plan).is_deletion else "refused"
+    return word if target_offset is None else target_offset
+
+
+def scope(plan: ChangePlan) -> str:
+    """How many groups and share partitions a plan is about."""
+    totals = plan.totals
+    refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
+    return f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
+
+
+def sums(plan: ChangePlan) -> dict[str, str]:
+    """Numbers of records by what becomes of them; none where every share partition is refused."""
+    totals = plan.totals
+    if totals.to_deliver is None:
+        return {}
+    return {
+        "records from the new start offsets on": _records(plan, totals.to_deliver),
+        _AGAIN: _records(plan, totals.delivered_again),
+        "acknowledgements forgotten": _at_least(plan, totals.acknowledgements_forgotten, totals.acknowledgements_known),
+        _REVIVED: _at_least(plan, totals.archived_forgotten, totals.archived_known),
+        _SKIPPED: _number(totals.skipped),
+        "in flight, delivery counts dropped": _number(totals.in_flight_discarded),
+    }
+
+
+def cost(plan: ChangePlan) -> str:
+    """What a plan does to records, in a few words."""
+    said = sums(plan)
+    return (
+        ", ".join(f"{verb} {_BESIDE.split(said.get(name, 'unknown'))[0]}" for name, verb in COSTS.items()) + " poison"
+    )
+
+
+def _at_least(plan: ChangePlan, exact: int | None, least: int | None) -> str:
+    if exact is not None or not least:
+        return _number(exact)
+    known = [row.impact.known_since_ms for row in plan.partitions if row.impact and row.impact.known_since_ms]
+    return f"at least {least}" + (f", known from {instant_text(min(known))} on" if known else "")
+
+
+def _records(plan: ChangePlan, count: int | None) -> str:
+    if count and plan.totals.unit is CountUnit.OFFSETS:
+        return f"{count} offsets (control records and removed ones count, but are not delivered)"
+    return _number(count)
+
+
+def _number(count: int | None) -> str:
+    return "unknown" if count is None else str(count)
+
+
+def plan_text(plan: ChangePlan, paint: Callable[[Severity, str], str] = lambda _, text: text) -> str:
+    """A plan in plain text: tables, sums, notices, which `paint` may colour by severity."""
+    numbers, notices = [_numbers(plan), _totals(plan)] if plan.partitions else [], _notices(plan.notices, paint)
+    return "\n\n".join(filter(None, (_head(plan), kind_of(plan).text(plan), *numbers, "\n".join(notices))))
+
+
+def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What became of share partitions (`Verified` as plain data), those that failed first."""
+    ordered = sorted(rows, key=lambda row: (row["status"].startswith("OK"), row["group_id"], row["topic"]))
+    headers = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "STATUS", "STATE-EPOCH", "SNAPSHOT-EPOCH", "NOTE")
+    shown = [
+        (
+            *(row[name] for name in ("group_id", "topic", "partition", "target_offset", "status")),
+            _step(row["state_epoch_before"], row["state_epoch_after"]),
+            _step(row["snapshot_epoch_before"], row["snapshot_epoch_after"]),
+            "; ".join(part for part in (row["error"], row["advice"]) if part),
+        )
+        for row in ordered[:_ROWS_SHOWN]
+    ]
+    return _cut_table(headers, shown, len(ordered))
+
+
+def _head(plan: ChangePlan) -> str:
+    groups = f"group(s) {few(plan.group_ids)}; " if plan.groups else ""
+    taken_back = f", takes back {printable(plan.undoes)}" if plan.undoes else ""
+    lines = [
+        f"plan {plan.plan_id}{taken_back}: {printable(plan.strategy)}",
+        f"{groups}cluster {plan.cluster_id}, Kafka {plan.release}",
+    ]
+    return "\n".join([*lines, f"reason: {printable(plan.reason)}"] if plan.reason else lines)
+
+
+def _numbers(plan: ChangePlan) -> str:
+    headers = [name.replace("_", "-").upper() for name in ShownPartition._fields]
+    return _cut_table(headers, shown_partitions(plan, _ROWS_SHOWN), len(plan.partitions))
+
+
+def _totals(plan: ChangePlan) -> str:
+    return "\n".join([scope(plan), *(f"{name + ':':<38} {text}" for name, text in sums(plan).items())])
+
+
+def _notices(notices: Sequence[Notice], paint: Callable[[Severity, str], str]) -> Iterator[str]:
+    """The worst first, one line for what one sentence is about."""
+    for alike in by_rule(notices):
+        about = f"{alike.about}: " if alike.subjects else ""
+        yield paint(alike.severity, f"{alike.severity.value:<8} {about}{printable(alike.text)} [{alike.rule}]")
+
+
+def _step(before: object, after: object) -> str | None:
+    return None if before is None and after is None else f"{'-' if before is None else before} -> {after}"
+
+
+def _cut_table(headers: Sequence[str], rows: Sequence[Sequence[object]], count: int) -> str:
+    """A table of the first rows of `count`."""
+    more = [f"... {count - len(rows)} more share partition(s); every one is in --json"] if count > len(rows) else []
+    return "\n".join([table(headers, rows), *more])

@@ -17,6 +17,9 @@ from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from acktrail.model.queue_status import STATUS_TABLE, Urgency
+from acktrail.view.wording import in_words
+
 FOLDER: Final = Path(__file__).parents[1] / "dashboards/grafana"
 SOURCE: Final = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 CLUSTER: Final = 'cluster=~"$cluster"'
@@ -40,6 +43,8 @@ STATUSES: Final = {
     "idle": "super-light-green",
     "ok": "green",
 }
+URGENT: Final = [status.value for status, of in STATUS_TABLE.items() if of.urgency is Urgency.ACT]
+QUIET: Final = [status.value for status, of in STATUS_TABLE.items() if of.urgency is Urgency.NOTHING]
 SEVERITIES: Final = {"critical": "red", "error": "orange", "warning": "yellow", "info": "blue"}
 RESULTS: Final = {"holds": "green", "fails": "red", "noted": "blue", "not_evaluated": "purple"}
 COLOURS: Final = {**STATUSES, **SEVERITIES, **RESULTS}
@@ -129,7 +134,7 @@ def choice(name: str, label: str, query: str) -> dashboard.QueryVariable:
 
 def overview() -> dashboard.Dashboard:
     found = board("acktrail-overview", "acktrail: overview", "Is the trail fresh and complete, and who is in trouble?")
-    urgent = f'{CLUSTER},status=~"retention_risk|stuck|archiving_stuck"'
+    urgent = f'{CLUSTER},status=~"{"|".join(URGENT)}"'
     found = found.with_row(dashboard.Row("Now"))
     for panel in (
         tile(
@@ -153,7 +158,7 @@ def overview() -> dashboard.Dashboard:
             limits=(1,),
         ),
         tile(
-            *("Groups to act on", "Groups with a status that asks for action: retention risk, stuck, archiving stuck."),
+            *("Groups to act on", f"Groups with a status that asks for action: {', '.join(map(in_words, URGENT))}."),
             *(f"sum(acktrail_groups{{{urgent}}})",),
             limits=(1,),
         ),
@@ -172,7 +177,7 @@ def overview() -> dashboard.Dashboard:
     found = found.with_panel(
         rows(
             *("Groups in trouble", "The worst status of each group that is not quiet, as far as groups have series."),
-            f'acktrail_group_status{{{CLUSTER},status!~"ok|idle|rewound"}} == 1',
+            f'acktrail_group_status{{{CLUSTER},status!~"{"|".join(QUIET)}"}} == 1',
             hidden=("Value",),
         )
     )

@@ -27,7 +27,9 @@ from acktrail.connect.metrics.worker_metrics import LagWatch, WorkerMetrics
 from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.kafka.groups.offsets_connector import group_gauges
+from acktrail.model.queue_status import STATUS_TABLE, Urgency
 from acktrail.view.table_metrics import metrics_text
+from acktrail.view.wording import in_words
 from acktrail_dashboard.web.application import PAGES
 
 FOLDER: Final = ROOT / "dashboards/grafana"
@@ -127,6 +129,17 @@ def test_a_board_has_the_form_of_grafana(file: Path) -> None:
         assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
     ids = [content["uid"] for content in map(board, BOARDS)]
     assert len(set(ids)) == len(ids)
+
+
+def test_a_board_counts_as_urgent_what_is_urgent_everywhere() -> None:
+    """Every status that asks for action is in that number, and named beside it; those that need nothing are no
+    trouble."""
+    shown = {panel["title"]: panel for panel in panels(board(FOLDER / "acktrail-overview.json"))}
+    found = {title: re.findall(r'status[=!]~"(.+?)"', panel["targets"][0]["expr"]) for title, panel in shown.items()}
+    of = {urgency: [s.value for s, row in STATUS_TABLE.items() if row.urgency is urgency] for urgency in Urgency}
+    assert found["Groups to act on"] == ["|".join(of[Urgency.ACT])]
+    assert shown["Groups to act on"]["description"].endswith(f": {', '.join(map(in_words, of[Urgency.ACT]))}.")
+    assert found["Groups in trouble"] == ["|".join(of[Urgency.NOTHING])]
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")

@@ -84,10 +84,22 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, part: str) -> None:
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_a_cut_off_archive_is_refused(suffix: str, tmp_path: Path) -> None:
-    """A compressed dump that ends early is an error, never a shorter dump."""
+    """A compressed dump that ends early, or is damaged, is an error, never a shorter dump."""
     file = dump(tmp_path, (GOOD_LINE + "\n") * 2_000, suffix)
-    file.write_bytes(file.read_bytes()[:-9])
+    whole = file.read_bytes()
+    for damaged in (whole[:-9], whole[:20] + bytes(9) + whole[29:]):
+        file.write_bytes(damaged)
+        with pytest.raises(MalformedFile, match="damaged or cut off"):
+            list(read_dump(file))
 
+
+def test_zeros_behind_an_archive_are_no_damage(tmp_path: Path) -> None:
+    """A copy by blocks ends at the edge of a block; what is behind the archive but zeros is damage."""
+    file = dump(tmp_path, GOOD_LINE, ".gz")
+    whole = file.read_bytes()
+    file.write_bytes(whole + bytes(512))
+    assert len(list(read_dump(file))) == 1
+    file.write_bytes(whole + b"more")
     with pytest.raises(MalformedFile):
         list(read_dump(file))
 

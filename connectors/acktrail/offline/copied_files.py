@@ -28,6 +28,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import RELEASED, Dialect, detect_layout
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.log_segment import (
+    READ_ERRORS,
     SEGMENT_SUFFIX,
     ReadReport,
     bare_suffix,
@@ -157,7 +158,7 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
                     yield _record(line, str(file), number)
     except UnicodeDecodeError as error:
         raise MalformedFile("not UTF-8 text", file=str(file), line=number + 1) from error
-    except OSError as error:
+    except READ_ERRORS as error:
         raise MalformedFile(reason_of(error), file=str(file), line=number + 1) from error
 
 

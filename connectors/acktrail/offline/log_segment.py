@@ -11,10 +11,12 @@ A broker keeps the topic's id in ``partition.metadata`` in the segment's folder,
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import re
 import shutil
 import tempfile
+import zlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +40,12 @@ SEGMENT_SUFFIX: Final = ".log"
 _LARGEST_PROPERTIES: Final = 64 * 1024
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
 _INTERNAL_TOPICS: Final = (STATE_TOPIC, "__consumer_offsets")
-_COMPRESSED_SUFFIXES: Final = {".gz": "gzip", ".zst": "zstd"}
+_UNPACKING: Final[Mapping[str, Callable[[BinaryIO], Any]]] = {
+    ".gz": gzip.open,  # unlike Arrow's, it reads over zeros behind the end
+    ".zst": lambda raw: pa.CompressedInputStream(pa.PythonFile(raw), "zstd"),
+}
+READ_ERRORS: Final = (OSError, EOFError, zlib.error)
+"""What reading a file raises; a compressed one that is cut off or damaged any of them."""
 
 
 def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
@@ -249,7 +256,7 @@ class ReadReport:
 
 def bare_suffix(file: Path) -> str:
     """The extension of the format: ``.log`` for ``state.log.gz``."""
-    return (file.with_suffix("") if file.suffix in _COMPRESSED_SUFFIXES else file).suffix
+    return (file.with_suffix("") if file.suffix in _UNPACKING else file).suffix
 
 
 @contextmanager
@@ -258,10 +265,10 @@ def unpacked_bytes(file: Path) -> Iterator[Any]:
     if not file.exists():
         raise UnknownName("file", str(file))
     with file.open("rb") as raw:
-        if file.suffix not in _COMPRESSED_SUFFIXES:
+        if file.suffix not in _UNPACKING:
             yield raw
             return
-        with pa.CompressedInputStream(pa.PythonFile(raw), _COMPRESSED_SUFFIXES[file.suffix]) as plain:
+        with _UNPACKING[file.suffix](raw) as plain:
             yield plain
 
 
@@ -271,17 +278,17 @@ def open_file(file: Path) -> Iterator[BinaryIO]:
     does not exist), MalformedFile (it cannot be read, or its compressed data is damaged or cut off)."""
     try:
         with unpacked_bytes(file) as raw:
-            if file.suffix not in _COMPRESSED_SUFFIXES:
+            if file.suffix not in _UNPACKING:
                 yield raw
                 return
             with tempfile.TemporaryFile() as unpacked:
                 shutil.copyfileobj(raw, unpacked)
                 unpacked.seek(0)
                 yield unpacked
-    except OSError as error:
+    except READ_ERRORS as error:
         raise MalformedFile(reason_of(error), file=str(file)) from error
 
 
-def reason_of(error: OSError) -> str:
-    """The system's message of `error`, in lower case; Arrow's errors about compressed data have none."""
-    return (error.strerror or "the compressed data is damaged or cut off").lower()
+def reason_of(error: Exception) -> str:
+    """The system's message of one of ``READ_ERRORS``, in lower case; those about compressed data have none."""
+    return (getattr(error, "strerror", None) or "the compressed data is damaged or cut off").lower()

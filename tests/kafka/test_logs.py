@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,17 +20,20 @@ from jobs.world import batch as state_batch
 from jobs.world import key_of, snapshot, update
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataResponse
+from samples.memory_source import FakeClock
 from servers.fake_kafka import HANG_UP, SILENCE, FakeKafka, fake_kafka
 from state_topics.segment_bytes import batch as packed
 
 from acktrail.change.collection.delivered_records import hidden_offsets
+from acktrail.errors import RetryableError
 from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import AddressedRecord, RawRecord, decode_raw, record_fingerprint
+from acktrail.kafka import log_reader
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
 from acktrail.kafka.logs import Batch, BatchKind, batches_in
-from acktrail.kafka.state_lookup import PartitionReading, after_record
+from acktrail.kafka.state_lookup import PartitionReading, StateLookup, after_record
 from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import topic_id_text
@@ -309,6 +313,21 @@ def test_records_differ_by_offset_time_key_and_value() -> None:
     samples = [(0, 1, b"k", b"v"), (1, 1, b"k", b"v"), (0, 2, b"k", b"v"), (0, 1, b"kv", b""), (0, 1, None, b"v")]
     samples += [(0, 1, b"", b"v"), (0, 1, b"k", None), (0, 1, b"k", b""), (0, None, b"k", b"v")]
     assert len({record_fingerprint(*sample) for sample in samples}) == len(samples)
+
+
+def test_a_question_about_a_group_waits_a_minute_for_a_silent_log(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person waits for the answer: where no partition has a leader, it says so after 60 seconds by the clock."""
+    clock = FakeClock()
+    monkeypatch.setattr(log_reader, "time", SimpleNamespace(monotonic=clock, sleep=clock.advance))
+    logs.leaders = dict.fromkeys(logs.leaders, -1)
+    with BrokerClient(logs.fake.config()) as client:
+        topic: Any = SimpleNamespace(client=client, name=NAME, topic_id=topic_id_text(ID.bytes), partition_count=4)
+        topic.log_offsets = lambda numbers: dict.fromkeys(
+            numbers, SimpleNamespace(log_start_offset=0, last_stable_offset=60)
+        )
+        with pytest.raises(RetryableError, match="for 60 s"):
+            StateLookup(topic).read([key_of("g")])
+    assert 60 < clock() < 61
 
 
 def reading_after(*records: StateRecord | None) -> PartitionReading:

@@ -17,6 +17,8 @@ from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
 _ATTEMPTS: Final = 3
+_PATIENCE_S: Final = 60.0
+"""Of a question about one group, whose answer a person waits for."""
 _KeyedRecord = tuple[SharePartition, AddressedRecord[StateRecord]]
 
 
@@ -99,7 +101,7 @@ class StateLookup:
         ends: Mapping[int, int],
     ) -> Iterator[_KeyedRecord]:
         """The records with a `chosen` key from `starts` up to `ends`, in the order of each log."""
-        reader = LogReader(self._topic)
+        reader = LogReader(self._topic, patience_s=_PATIENCE_S)
         for part in reader.read({number: (starts[number], end) for number, end in ends.items()}):
             if isinstance(part, PrunedOffsets):
                 raise _Pruned

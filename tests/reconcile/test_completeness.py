@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,28 +131,40 @@ def test_a_time_that_a_gap_does_not_touch(world: World) -> None:
     assert MissingRecords(key=KEY, state_partition=0, reason=UnknownReason.GAP).touches(since_ms=WRITTEN_MS)
 
 
+class ManyRows:
+    """Stands for the tables, and for the snapshot of one: of a gap, `times` batches with each of the rows twice."""
+
+    def __init__(self, times: int, rows: int, **own: pa.Array) -> None:
+        said = {"group_id": "g", "topic_id": "t", "cause": "gap", "standing": "unknown", "before_standing": "absent"}
+        named = [
+            field for field in TABLES["delivery_history"] if field.name in (*_EVENT, "standing", "before_standing")
+        ]
+        self.columns = {field.name: pa.repeat(pa.scalar(said.get(field.name, 1), field.type), rows) for field in named}
+        self.columns |= own
+        self.times, self.held = times, list[int]()
+
+    def snapshot(self, _: str) -> ManyRows:
+        return self
+
+    def batches(self, **_: Any) -> Iterator[pa.RecordBatch]:
+        for _ in range(self.times):
+            self.held.append(pa.total_allocated_bytes())
+            doubled = {name: pa.concat_arrays([own, own]) for name, own in self.columns.items()}
+            yield pa.RecordBatch.from_pydict(doubled)
+
+
 def test_intervals_of_offsets_take_no_memory() -> None:
     """A gap has a row for every interval of every share partition: they are summed as they are read."""
-    said = {"group_id": "g", "topic_id": "t", "cause": "gap", "standing": "unknown", "before_standing": "absent"}
-    schema, held = TABLES["delivery_history"], list[int]()
-    named = [field for field in schema if field.name in (*_EVENT, "standing", "before_standing")]
-    columns = {field.name: pa.repeat(pa.scalar(said.get(field.name, 1), field.type), 10_000) for field in named}
-
-    class ManyRows:
-        """Stands for the tables, and for the snapshot of one."""
-
-        def snapshot(self, _: str) -> ManyRows:
-            return self
-
-        def batches(self, **_: Any) -> Iterator[pa.RecordBatch]:
-            for _ in range(30):
-                held.append(pa.total_allocated_bytes())
-                yield pa.RecordBatch.from_pydict({name: pa.concat_arrays([own, own]) for name, own in columns.items()})
-
-        def read(self, _: str, **__: Any) -> pa.Table:
-            return pa.Table.from_batches(self.batches())
-
-    tables: Any = ManyRows()
+    tables: Any = ManyRows(30, 10_000)
     (event,) = _events(tables, None)
     assert (event["cause"], event["is_loss"]) == ("gap", True)
-    assert held[-1] - held[1] < 2_000_000
+    assert tables.held[-1] - tables.held[1] < 2_000_000
+
+
+def test_events_are_values_a_few_at_a_time() -> None:
+    """In log order; of fifty thousand all but some stay columns."""
+    tables: Any = ManyRows(1, 50_000, record_offset=pa.array(range(50_000, 0, -1), pa.int64()))
+    tracemalloc.start()
+    assert [event["record_offset"] for event in _events(tables, None)] == [*range(1, 50_001)]
+    (_, peak), _ = tracemalloc.get_traced_memory(), tracemalloc.stop()
+    assert peak < 15_000_000

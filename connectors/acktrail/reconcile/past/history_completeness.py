@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain, groupby
 from operator import or_
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ from acktrail.tables.delta.table_snapshot import all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
 
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
+_EVENTS_AT_ONCE: Final = 8_192
+"""Events converted to Python values together."""
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 """Records with the whole state: nothing is unknown after them."""
 _GAP: Final = ("gap_first", "gap_last", "gap_reason")
@@ -81,20 +84,20 @@ def _of_rows(
     tables: Tables, about: pc.Expression | None, held: Iterable[Mapping[str, Any]]
 ) -> Iterator[MissingRecords]:
     """The times that are unknown in the history, and the share partitions without a row in it."""
-    own: defaultdict[tuple[SharePartition, int], list[dict[str, Any]]] = defaultdict(list)
-    for event in sorted(_events(tables, about), key=lambda event: int(event["record_offset"])):
-        own[share_partition_of(event), event["state_partition"]].append(event)
-    for (key, number), events in own.items():
-        yield from _of_share_partition(key, number, events)
+    known = set[tuple[SharePartition, int]]()
+    for place, own in groupby(_events(tables, about), lambda each: (share_partition_of(each), each["state_partition"])):
+        known.add(place)
+        yield from _of_share_partition(*place, own)
     for row in held:
         key, number = share_partition_of(row), row["state_partition"]
-        if row["held"] == OffsetStatusKind.UNKNOWN.value and (key, number) not in own:
+        if row["held"] == OffsetStatusKind.UNKNOWN.value and (key, number) not in known:
             yield MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
 
 
-def _events(tables: Tables, about: pc.Expression | None) -> list[dict[str, Any]]:
-    """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown. Each
-    has a row for every interval of offsets: memory grows with the events, not with these rows."""
+def _events(tables: Tables, about: pc.Expression | None) -> Iterator[dict[str, Any]]:
+    """State records (or gaps) that took offsets of a share partition to or from unknown, by share partition, each in
+    log order; `is_loss`: to unknown. Each has a row for every interval of offsets: memory grows with the events, as
+    columns, not with these rows."""
     unknown = OffsetStatusKind.UNKNOWN.value
     is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
     snapshot, found = tables.snapshot(CHANGES), []
@@ -102,17 +105,21 @@ def _events(tables: Tables, about: pc.Expression | None) -> list[dict[str, Any]]
     for batch in () if snapshot is None else snapshot.batches(columns=columns, where=where):
         is_loss = pc.not_equal(batch["before_standing"], unknown)
         found.append(grouped(pa.Table.from_batches([batch]).append_column("is_loss", is_loss), _EVENT, is_loss="max"))
-    return grouped(pa.concat_tables(found), _EVENT, is_loss="max").to_pylist() if found else []
+    if found:
+        events = grouped(pa.concat_tables(found), _EVENT, is_loss="max")
+        for part in events.sort_by([(name, "ascending") for name in _EVENT]).to_batches(_EVENTS_AT_ONCE):
+            yield from part.to_pylist()
 
 
 def _of_share_partition(
-    key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]
+    key: SharePartition, number: int, events: Iterator[Mapping[str, Any]]
 ) -> Iterator[MissingRecords]:
     """`events` in log order. Unknown times end at the first record with the whole state. An update takes offsets to
     unknown, too, where only updates were read: it adds nothing to what is missing already."""
     earlier = MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
-    open_now = [] if events[0]["is_loss"] else [earlier]
-    for event in events:
+    first = next(events)
+    open_now = [] if first["is_loss"] else [earlier]
+    for event in chain((first,), events):
         cause, offset, time = Cause(event["cause"]), event["record_offset"], event["record_timestamp_ms"]
         if event["is_loss"]:
             reason = _LOSS.get(cause, UnknownReason.NO_SNAPSHOT)

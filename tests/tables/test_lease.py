@@ -25,6 +25,8 @@ from acktrail.tables.delta.table_place import table_root
 from acktrail.tables.lease import WorkerLease, lease_path
 
 TTL = 10.0
+SPEEDS = (0.96, 1.0, 1.04)
+"""Of clocks."""
 UNUSED = TablesConfig(uri="/unused")
 
 
@@ -56,7 +58,7 @@ class Waiting(Bucket):
         ]
 
     def _clock(self) -> Callable[[], float]:
-        offset, rate = self.chance.uniform(0, 1e9), self.chance.choice([0.96, 1.0, 1.04])
+        offset, rate = self.chance.uniform(0, 1e9), self.chance.choice(SPEEDS)
         return lambda: offset + rate * self.now
 
     def names(self, folder: str, after: str = "", most: int | None = None) -> list[str]:
@@ -132,6 +134,20 @@ def test_the_world_of_that_law_lets_everyone_hold_it() -> None:
             world.act()
             world._meanwhile()
     assert sum(len(world.holders_seen) == 3 for world in worlds) > 10
+
+
+@pytest.mark.parametrize("others", SPEEDS)
+@pytest.mark.parametrize("holders", SPEEDS)
+def test_it_is_over_by_the_holders_clock_before_another_takes_it(tmp_path: Path, holders: float, others: float) -> None:
+    """Even where the other one saw it at the moment when it was written, and whichever clock is the fast one."""
+    for share in range(85, 120):
+        holder, other = FakeClock(), FakeClock()
+        lease = partial(WorkerLease, TablesConfig(uri=str(tmp_path)), str(share), ttl_s=TTL)
+        first, second = lease(owner="first", clock=holder), lease(owner="second", clock=other)
+        assert (first.acquire(), second.acquire()) == (True, False)
+        holder.advance(holders * TTL * share / 100)
+        other.advance(others * TTL * share / 100)
+        assert not (second.acquire() and first.is_held), share
 
 
 def test_a_lease_is_taken_over_when_its_time_is_over(root: TablesConfig) -> None:

@@ -60,6 +60,7 @@ def _of_samples() -> Iterable[Picture]:
     yield Picture(name="dashboard-group-dark", address="group?id=fraud-scoring&range=24h", scheme="dark", height=1500)
     yield Picture(name="dashboard-share-partition-light", address=f"share-partition?{_STUCK}&range=24h", height=1500)
     yield Picture(name="dashboard-checks", address="checks?suite=state_records", height=900)
+    yield Picture(name="reset-audit", address="change?plan=2026000001", height=505, begin="#audit")
 
 
 def _of_demo(tables: Tables) -> Iterable[Picture]:

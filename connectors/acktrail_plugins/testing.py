@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import pyarrow as pa
 
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, reference
-from acktrail.connect.contract import SinkTask, SinkTaskContext
+from acktrail.connect.contract import Configured, SinkTask, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
 
@@ -56,7 +56,7 @@ class ConnectorSuite:
     """What is asked of every plug-in. Subclass it as ``Test...``; set `connector_class` and ``config``. `folder` is a
     new folder for each test."""
 
-    connector_class: ClassVar[type[Any]]
+    connector_class: ClassVar[type[Configured]]
     folder: Path
 
     def config(self) -> Mapping[str, str]:
@@ -92,8 +92,7 @@ class ConnectorSuite:
 
     @property
     def definition(self) -> ConfigDef:
-        found: ConfigDef = self.connector_class.config_def
-        return found
+        return self.connector_class.config_def
 
     def test_every_key_is_documented(self) -> None:
         """Each key says in a sentence what it means, and the reference shows it."""

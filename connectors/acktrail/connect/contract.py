@@ -188,17 +188,21 @@ class SinkTaskContext:
     dead_letter_table: str | None = None
 
 
-class SourceConnector(ABC):
-    """A source as a person configures it. `config_def` are the keys of its own; `description` is one sentence.
-    `reads_logs`: its batches have spans, which count every record of a log."""
+class Configured(ABC):
+    """A plug-in as a person configures it. `config_def` are the keys of its own; `description` is one sentence."""
 
     config_def: ClassVar[ConfigDef]
     description: ClassVar[str] = ""
-    reads_logs: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:
         """Keep the parsed configuration. Traps: connect in ``start``, not here; a validation makes objects too."""
         self.config = config
+
+
+class SourceConnector(Configured):
+    """A source. `reads_logs`: its batches have spans, which count every record of a log."""
+
+    reads_logs: ClassVar[bool] = False
 
     def start(self) -> None:
         """Find out what there is to read. Raises what the worker shall do about it (see above)."""
@@ -271,17 +275,11 @@ class LeaseTerms:
     reads_logs: bool = False
 
 
-class SinkConnector(ABC):
-    """A sink as a person configures it. `takes_transformed_logs`: rows of a log may be left out or changed on the way;
-    a sink that keeps logs whole refuses that."""
+class SinkConnector(Configured):
+    """A sink. `takes_transformed_logs`: rows of a log may be left out or changed on the way; a sink that keeps logs
+    whole refuses that."""
 
-    config_def: ClassVar[ConfigDef]
-    description: ClassVar[str] = ""
     takes_transformed_logs: ClassVar[bool] = True
-
-    def __init__(self, config: Config) -> None:
-        """Keep the parsed configuration."""
-        self.config = config
 
     def start(self) -> None:
         """Check what can be checked before the first task. Raises what the worker shall do about it."""
@@ -318,15 +316,8 @@ class SinkConnector(ABC):
         raise InputError(f"the sink of {connector} cannot move {count} positions: rows would be doubled or lost")
 
 
-class Transform(ABC):
+class Transform(Configured):
     """Changes the rows of a batch. One object for one task; called by one thread."""
-
-    config_def: ClassVar[ConfigDef]
-    description: ClassVar[str] = ""
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        """Keep the parsed configuration."""
-        self.config = config
 
     @abstractmethod
     def apply(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:

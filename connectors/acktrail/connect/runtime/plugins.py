@@ -11,7 +11,7 @@ from typing import Any
 
 from acktrail.branches import is_there
 from acktrail.connect.config_def import ConfigDef
-from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
+from acktrail.connect.contract import Configured, SinkConnector, SourceConnector, Transform
 from acktrail.errors import ConfigurationError, MissingDependency, UnknownName
 
 
@@ -23,7 +23,7 @@ class PluginKind(StrEnum):
     TRANSFORM = "transformation"
 
 
-_BASES: Mapping[PluginKind, type[Any]] = {
+_BASES: Mapping[PluginKind, type[Configured]] = {
     PluginKind.SOURCE: SourceConnector,
     PluginKind.SINK: SinkConnector,
     PluginKind.TRANSFORM: Transform,

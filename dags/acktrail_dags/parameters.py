@@ -87,10 +87,9 @@ def flag(title: str, description: str, *, default: bool = False) -> Param:
     return _param("boolean", title, description, default)
 
 
-def choice(title: str, description: str, values: Mapping[str, str], *, default: str | None = None) -> Param:
-    """One of `values`, which are shown as what they mean."""
-    shown = {"enum": [*values], "values_display": dict(values)}
-    return text(title, description, default=default, required=default is None, **shown)
+def choice(title: str, description: str, values: Mapping[str, str]) -> Param:
+    """One of `values`, which are shown as what they mean; a run without one is refused."""
+    return text(title, description, required=True, enum=[*values], values_display=dict(values))
 
 
 def names(title: str, description: str, pattern: str = ".", *, required: bool = False) -> Param:

@@ -62,15 +62,15 @@ class ListPart:
     first: int
 
 
-def part_of(total: int, wanted: int | None, size: int = ROWS_A_PAGE) -> ListPart:
+def part_of(total: int, wanted: int | None) -> ListPart:
     """The part `wanted` of a list, or the nearest there is.
 
     >>> part_of(120, 9)
     ListPart(at=3, count=3, total=120, first=100)
     """
-    count = max(1, -(-total // size))
+    count = max(1, -(-total // ROWS_A_PAGE))
     at = min(max(1, wanted or 1), count)
-    return ListPart(at=at, count=count, total=total, first=(at - 1) * size)
+    return ListPart(at=at, count=count, total=total, first=(at - 1) * ROWS_A_PAGE)
 
 
 def worst_first(rows: pa.Table) -> pa.Table:

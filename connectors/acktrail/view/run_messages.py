@@ -241,7 +241,6 @@ def send_changes(
     run_id: str,
     send: Callable[[Notification], None],
     changes_of: ChangesOf = changed,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> SentNotifications:
     """Hand every change that `run_id` shows to `send`, and keep what went out. `changes_of`: the messages that people
     lack, by default those of a reconciliation.
@@ -259,7 +258,7 @@ def send_changes(
             gone_out.append(message)
     finally:
         whole = len(gone_out) == len(messages)
-        _keep(tables, run_id, number, changes if whole else [each for each in gone_out if each in changes], now)
+        _keep(tables, run_id, number, changes if whole else [each for each in gone_out if each in changes])
     return SentNotifications(messages=messages, changes=len(changes))
 
 
@@ -269,12 +268,10 @@ def _known(tables: Tables) -> tuple[dict[tuple[str, str], str], int]:
     return {(row["kind"], row["subject"]): row["state"] for row in rows}, len(rows)
 
 
-def _keep(
-    tables: Tables, run_id: str, first_number: int, sent: Sequence[Notification], now: Callable[[], datetime]
-) -> None:
+def _keep(tables: Tables, run_id: str, first_number: int, sent: Sequence[Notification]) -> None:
     if not sent:
         return
-    common = {"cluster_id": _cluster(tables, run_id), "run_id": run_id, "sent_at": now()}
+    common = {"cluster_id": _cluster(tables, run_id), "run_id": run_id, "sent_at": datetime.now(UTC)}
     texts = ("subject", "state", "title", "text")
     rows = [
         {

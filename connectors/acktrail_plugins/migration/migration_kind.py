@@ -158,7 +158,6 @@ def plan_migration(
     source_tables: TablesConfig,
     source: Cluster | None = None,
     tables: TablesConfig | None = None,
-    created_by: str | None = None,
 ) -> MigrationPlan:
     """The plan that carries start offsets to the cluster `target` as it is now; it is stored, approved, executed and
     verified as any reset plan there. `source_tables` are the source's, `tables` the target's own; `source`: the source
@@ -180,7 +179,6 @@ def plan_migration(
         target,
         _as_read(request, states, migration),
         tables=tables,
-        created_by=created_by,
         given={group: {place: offset for place, (offset, _) in parts.items()} for group, parts in carried.items()},
         notices=[
             *states.notices,

@@ -105,7 +105,7 @@ class ConnectorRun(RunThread):
     Only the own thread waits for brokers, storages and tasks (``positions``: the caller's too); all others leave a wish
     and return at once, so that a state can always be asked for and changed.
 
-    `lease` (None: this worker is alone) is renewed at least every `renew_s` seconds; while another worker holds it, the
+    `lease` (None: this worker is alone) is renewed at least every two seconds; while another worker holds it, the
     connector stands by (UNASSIGNED), and when it is lost, the tasks end. `after` must have ended before this one
     begins. `redact` hides the secrets of the configuration in a text.
     """
@@ -116,7 +116,6 @@ class ConnectorRun(RunThread):
         *,
         target: RunState = RunState.RUNNING,
         lease: WorkLease | None = None,
-        renew_s: float = _STANDBY_S,
         notice: Callable[[str, str, str], None] = lambda _name, _event, _text: None,
         after: ConnectorRun | None = None,
         redact: Redaction | None = None,
@@ -124,9 +123,7 @@ class ConnectorRun(RunThread):
         self.plan, self.redact = plan, redact or Redaction()
         of_connector = lambda event, text: notice(plan.name, event, self.redact(text))  # noqa: E731
         super().__init__(plan.name, plan.errors, of_connector, self.redact)
-        self._lease = lease
-        self._renew_s = renew_s
-        self._after = after
+        self._lease, self._after = lease, after
         self._source_lock = Lock()  # held while the source starts or stops
         self._changed = Event()
         self._ending = Event()
@@ -227,7 +224,7 @@ class ConnectorRun(RunThread):
                 self._set(RunState.RUNNING, f"outage: {outage.message}")
                 return pause_s
             self._fail("connector", error)
-        return self._renew_s
+        return _STANDBY_S
 
     def _approach(self) -> None:
         target = self._target

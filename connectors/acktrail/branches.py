@@ -54,7 +54,7 @@ class Branch:
     dags: tuple[str, ...] = ()
     """Modules alone, each with ``make(DagProfile)``, which makes its DAG (``dags/acktrail_branches.py``)."""
     views: str = ""
-    """`acktrail_dashboard.web.web_page.BranchViews`: pages, and sections of the report."""
+    """`acktrail_dashboard.web.branch_views.BranchViews`: pages, and sections of the report."""
 
 
 @cache

@@ -24,8 +24,8 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.connect.source_batches import LogSpan, SourceBatch, state_source_partition
+from acktrail.format.columns.decoding.batch_columns import partition_runs
 from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.kafka.log_reader import partition_runs
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 

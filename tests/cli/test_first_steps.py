@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from drivers.command_line import run
+from drivers.command_line import loaded, run
 
 from acktrail.branches import is_there
 from acktrail.cli.main import EXTRAS
@@ -144,24 +144,15 @@ def test_an_export_does_not_import_pandas() -> None:
 @pytest.mark.parametrize("command", ["decode", "replay"])
 def test_copied_records_are_read_without_pandas(command: str) -> None:
     """Neither what is read of files nor what comes of it needs it."""
-    said = printed(
-        "import sys\n"
-        "from acktrail.cli.main import app\n"
-        f"app(['record', {command!r}, {str(GOLDEN)!r}], standalone_mode=False)\n"
-        "print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
-    )
-    assert (len(said) > 3, said[-2]) == (True, "True False")
+    code, modules = loaded("record", command, GOLDEN)
+    assert (code, modules & {"pyarrow", "pandas"}) == (0, {"pyarrow"})
 
 
 @pytest.mark.parametrize("words", ["record archived g", "dashboard report"])
 def test_tables_are_read_without_pandas(words: str, tmp_path: Path) -> None:
     """It is forgone before the first import of a reader."""
-    said = printed(
-        "import sys\nfrom acktrail.cli.main import _run\n"
-        f"assert _run([*{words!r}.split(), '--tables', {str(tmp_path)!r}]) in (2, 3)\n"
-        "print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
-    )
-    assert said[-2] == "True False"
+    code, modules = loaded(*words.split(), "--tables", tmp_path)
+    assert (code in (2, 3), modules & {"pyarrow", "pandas"}) == (True, {"pyarrow"})
 
 
 def test_pandas_is_there_for_whoever_wants_it_later() -> None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer
-from drivers.command_line import Done, run
+from drivers.command_line import Done, loaded, run
 from servers.workload import Workload, start_at
 
 from acktrail.cli.group_answers import GroupAnswer
@@ -71,6 +71,16 @@ def test_a_topic_leaves_out_other_topics_and_their_lag(ask: Callable[..., Done])
     rows = ask("list", f"{PREFIX}-*", "--topic", f"{PREFIX}-b*", "--json").rows
 
     assert [(row["group"], row["lag"]) for row in rows] == [(IDLE, 3)]
+
+
+@pytest.mark.parametrize(
+    "words", ["groups list", "groups describe GROUP", "change plan reset --group GROUP --topic TOPIC --to-earliest"]
+)
+def test_a_short_answer_loads_what_it_needs(server: str, words: str) -> None:
+    """Arrays, tables and another client would take longer to load than the question takes."""
+    asked = words.replace("GROUP", IDLE).replace("TOPIC", ORDERS).split()
+    code, modules = loaded(*asked, "--bootstrap-server", server)
+    assert (code, modules & {"numpy", "pyarrow", "pandas", "confluent_kafka", "deltalake"}) == (0, set())
 
 
 def test_states_filter(ask: Callable[..., Done]) -> None:

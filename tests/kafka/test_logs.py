@@ -25,14 +25,14 @@ from servers.fake_kafka import HANG_UP, SILENCE, FakeKafka, fake_kafka
 from state_topics.segment_bytes import batch as packed
 
 from acktrail.change.collection.delivered_records import hidden_offsets
-from acktrail.errors import RetryableError
+from acktrail.errors import MalformedRecord, RetryableError
 from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import AddressedRecord, RawRecord, decode_raw, record_fingerprint
+from acktrail.format.wire.record_batch import BatchKind, batch_records, batches_in
 from acktrail.kafka import log_reader
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
-from acktrail.kafka.logs import Batch, BatchKind, batches_in
+from acktrail.kafka.log_fetcher import Batch, FetchEvent, LogFetcher, log_batch
 from acktrail.kafka.state_lookup import PartitionReading, StateLookup, after_record
 from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone
@@ -166,9 +166,9 @@ def read_to_the_end(logs: Logs, *, until_s: float = 30.0) -> tuple[dict[int, lis
             assert time.monotonic() < deadline, left
             time.sleep(fetcher.pause_s)
             fetched = fetcher.fetch()
-            for row in fetched.records.to_pylist():
-                if row["offset"] >= len(values[row["partition"]]):  # a batch begins before what was asked for
-                    values[row["partition"]].append(row["value"])
+            for number, header, records in fetched.batches:
+                found = (record for record in batch_records(header, records) if record.offset >= len(values[number]))
+                values[number] += [record.value for record in found]  # a batch begins before what was asked for
             for number, offset in fetched.reached.items():
                 assert offset == len(values[number])
                 if offset >= left.get(number, offset + 1):
@@ -378,7 +378,7 @@ def raw(base: int, last: int, *, producer: int = -1, attributes: int = 0, record
 
 
 def kinds(data: bytes, *aborted: tuple[int, int]) -> list[tuple[int, int, str]]:
-    return [(batch.first_offset, batch.last_offset, batch.kind.value) for batch in batches_in(data, aborted)]
+    return [(each.header.base_offset, each.header.last_offset, each.kind.value) for each in batches_in(data, aborted)]
 
 
 def test_aborted_records_lie_between_the_first_offset_and_the_marker() -> None:
@@ -413,11 +413,12 @@ def test_a_batch_that_is_cut_off_is_left_out(cut: int) -> None:
     assert (len(found) == 2) is (cut == 0)
 
 
-def test_another_format_ends_the_reading() -> None:
+def test_another_format_is_an_error() -> None:
     """Batches of old formats have no such header."""
     old = bytearray(raw(0, 3))
     old[16] = 1
-    assert kinds(bytes(old)) == []
+    with pytest.raises(MalformedRecord, match="message format version 1"):
+        kinds(bytes(old))
 
 
 def batch(first: int, last: int, kind: BatchKind = BatchKind.DATA, *gaps: tuple[int, int]) -> Batch:
@@ -460,4 +461,4 @@ def test_a_batch_with_gaps_says_which_offsets_it_has() -> None:
     body = b"".join(b"\x0c\x00\x00" + bytes([2 * delta]) + b"\x01\x01\x00" for delta in (1, 2, 5))
     header = raw(100, 107, records=3)[12:-7] + body
     (found,) = batches_in(struct.pack(">qi", 100, len(header)) + header, ())
-    assert found.gaps == ((100, 100), (103, 104), (106, 107))
+    assert log_batch(found).gaps == ((100, 100), (103, 104), (106, 107))

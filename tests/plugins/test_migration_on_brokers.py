@@ -24,14 +24,8 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail_plugins.migration.mirror_evidence import (
-    Migration,
-    MirrorPair,
-    SourceOffset,
-    TranslatedOffset,
-    TranslationWay,
-    find_translations,
-)
+from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
+from acktrail_plugins.migration.mirror_evidence import MirrorPair, SourceOffset, TranslatedOffset, find_translations
 
 pytestmark = pytest.mark.slow
 

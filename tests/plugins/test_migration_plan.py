@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from change import scenes
 from change.scenes import a_plan, a_snapshot, group_facts, partition_facts
+from drivers.command_line import loaded
 from hypothesis import given
 from hypothesis import strategies as st
 from state_topics.coordinator_log import CLUSTER, from_raw
 
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import PartitionFacts, TargetOffset
-from acktrail.change.planning.change_plan import plan_json
+from acktrail.change.planning.change_plan import plan_json, write_text
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
@@ -29,18 +30,17 @@ from acktrail.model.share_partition import GroupId, SharePartition, TopicId, top
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.view.change_text import plan_text
-from acktrail_plugins.migration import source_states
+from acktrail_plugins.migration import new_migration
 from acktrail_plugins.migration.migration_kind import (
     MIGRATION,
+    CarriedState,
     Migration,
     MigrationPlan,
     TranslationWay,
-    carry,
     parse_migration,
-    with_carried,
 )
 from acktrail_plugins.migration.mirror_evidence import SourceOffset, TranslatedOffset, Translations
-from acktrail_plugins.migration.source_states import CarriedState, SourcePartition, SourceStates, read_source
+from acktrail_plugins.migration.new_migration import SourcePartition, SourceStates, carry, read_source, with_carried
 
 SAME = {"way": "same", "groups": ["g"]}
 
@@ -149,6 +149,13 @@ def test_a_plan_is_read_back_as_it_was_written() -> None:
     """With everything that a migration adds."""
     made = plan((facts(40), carried()), topic_map=["orders=neworders"], at_ms=1_700_000_000_000)
     assert parse_plan(plan_json(made), "a file") == made
+
+
+def test_a_plan_in_a_file_is_shown_without_a_client(tmp_path: Path) -> None:
+    """Neither is what makes plans loaded, nor what stores them."""
+    write_text(plan_json(plan((facts(40), carried()))), tmp_path / "plan.json")
+    code, modules = loaded("change", "show", tmp_path / "plan.json")
+    assert (code, modules & {"numpy", "pyarrow", "pandas", "kafka.net.manager"}) == (0, set())
 
 
 def states(*parts: tuple[str, str, CarriedState]) -> SourceStates:
@@ -312,7 +319,7 @@ def test_many_groups_are_looked_up_and_not_compared_one_by_one() -> None:
 
     known = [Name(f"g{number}") for number in range(300)]
     request, _ = parse_migration({"way": "same", "all_groups": True}, asks_source=False)
-    wanted = source_states._selected(request, known, None)
+    wanted = new_migration._selected(request, known, None)
     assert all(name in wanted for name in known)
     assert len(compared) < 10 * len(known)
 

@@ -10,8 +10,6 @@ from acktrail.config import KafkaConfig
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail.kafka.log_reader import StateTopic
-    from acktrail.kafka.state_lookup import StateLookup
 
 
 class Cluster(ExitStack):
@@ -20,7 +18,6 @@ class Cluster(ExitStack):
     def __init__(self, kafka: KafkaConfig) -> None:
         super().__init__()
         self.kafka = kafka
-        self._lookups: dict[str, StateLookup] = {}
 
     @cached_property
     def admin(self) -> ShareGroupAdmin:
@@ -28,11 +25,3 @@ class Cluster(ExitStack):
         from acktrail.kafka.admin import ShareGroupAdmin
 
         return self.enter_context(ShareGroupAdmin(self.kafka))
-
-    def state_lookup(self, topic: StateTopic) -> StateLookup:
-        """The reader of this incarnation of the state topic."""
-        from acktrail.kafka.state_lookup import StateLookup
-
-        if topic.topic_id not in self._lookups:
-            self._lookups[topic.topic_id] = StateLookup(topic)
-        return self._lookups[topic.topic_id]

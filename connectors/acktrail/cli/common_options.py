@@ -75,8 +75,8 @@ class OfTables:
     @property
     def optional(self) -> TablesConfig | None:
         """The tables; None: none are named."""
-        arrow_without_pandas.forgo_pandas()
-        return TablesConfig.optional_from_environment(self.tables, self.tables_options)
+        found = TablesConfig.optional_from_environment(self.tables, self.tables_options)
+        return None if found is None else self.needed
 
     @property
     def history(self) -> HistoryReader:

@@ -1,27 +1,32 @@
-"""One topic's partitions fetched by the topic's id (Fetch version 13, KIP-516): whole record batches, which become
-columns without an object a record. The requests say which epoch the last fetched batch had, so that a broker whose log
-was truncated reports it (KIP-595: a diverging epoch). A task fetches on a thread of its own: records become columns
-while earlier ones are decoded.
+"""Record batches as brokers send them (Fetch): those with data, for those who read on and on; and which offsets of a
+range are of data, control and aborted records. A batch says what it holds (Kafka: ``DefaultRecordBatch``); a
+read_committed response lists the aborted transactions beside them (``AbortedTransactions``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from queue import Empty, Full, Queue, SimpleQueue
-from threading import Event, Thread
+from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
-import pyarrow as pa
+import google_crc32c
 from kafka.protocol.consumer.fetch import FetchRequest
 
-from acktrail.config import KafkaConfig
 from acktrail.errors import MalformedRecord, NotAuthorized, RetryableError
-from acktrail.format.columns.decoding.batch_columns import BatchColumns, DataBatch, batch_columns, read_batches
-from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.record_batch import (
+    CHECKED_FROM,
+    HEADER_BYTES,
+    BatchKind,
+    Compression,
+    DataBatch,
+    PackedBatch,
+    batch_records,
+    batches_in,
+)
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import (
     NONE,
@@ -30,8 +35,13 @@ from acktrail.kafka.client.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_text,
 )
+from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.logs import leaders_of
+from acktrail.model.offset_ranges import Span, joined
 from acktrail.model.share_partition import TopicId, topic_id_bytes
 
+_BY_NAME: Final = 11
+"""The last version of Fetch that names topics by name."""
 _BY_ID: Final = 13
 _NEWEST: Final = 16
 _READ_UNCOMMITTED: Final = 0
@@ -49,9 +59,26 @@ _WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 1.0
 """Longer waits are made here, where they can be ended."""
 _RETRY_S: Final = 0.1
-_AHEAD: Final = 1
-_LOOK_UP_S: Final = 0.1
-_PATIENCE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Offsets `first_offset` to `last_offset`, both inclusive; in `gaps` are those that compaction took away."""
+
+    first_offset: int
+    last_offset: int
+    kind: BatchKind
+    gaps: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LogStretch:
+    """Offsets of a log from `first_offset` up to `end_offset` (exclusive)."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
 
 
 class FetchEvent(StrEnum):
@@ -64,15 +91,13 @@ class FetchEvent(StrEnum):
 
 @dataclass(slots=True)
 class Fetched:
-    """What a round of requests brought: records (``RAW_RECORDS``, a partition's in one run), the offset reached and the
-    newest leader epoch by partition, and events by partition."""
+    """What a round of requests brought: batches (a partition's in one run), the offset reached and the newest leader
+    epoch by partition, and events by partition."""
 
-    records: pa.Table = field(default_factory=RAW_RECORDS.empty_table)
+    batches: list[DataBatch] = field(default_factory=list)
     reached: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
     events: dict[int, FetchEvent] = field(default_factory=dict)
-    batches: list[DataBatch] = field(default_factory=list)
-    """What `records` are made of."""
 
     @property
     def is_empty(self) -> bool:
@@ -89,14 +114,32 @@ class _Place:
     is_behind: bool = True
 
 
+def intact_batches(data: bytes, aborted: Iterable[tuple[int, int]]) -> list[PackedBatch]:
+    """As `batches_in`, every checksum verified. Raises MalformedRecord: one is wrong, or as `batches_in`."""
+    found = [*batches_in(data, aborted)]
+    for header, _, raw in found:
+        if google_crc32c.value(bytes(raw[CHECKED_FROM:])) != header.crc:
+            text = f"the CRC-32C of the batch at offset {header.base_offset} is wrong"
+            raise MalformedRecord(text, part="batch", position=0)
+    return found
+
+
+def data_batches(partition: int, batches: Iterable[PackedBatch]) -> list[DataBatch]:
+    """Those that a consumer gets. Raises as `unpacked_records`."""
+    consumed = (batch for batch in batches if batch.kind is BatchKind.DATA)
+    return [DataBatch(partition, batch.header, unpacked_records(batch)) for batch in consumed]
+
+
 class LogFetcher:
-    """Reads partitions of the topic `name` with id `topic_id`. One thread.
+    """Reads partitions of the topic `name` with id `topic_id`: whole batches, by the id (KIP-516). The requests say
+    which epoch the last fetched batch had, so that a broker whose log was truncated reports it (KIP-595: a diverging
+    epoch). One thread.
 
     Nothing is jumped over: a partition whose offset is not there stops with an event until it is assigned again. A
     broker that does not answer is asked again, without end: who calls decides when that is an outage. `linger_s`: how
-    long a broker that has nothing but a few records waits for more. `columns` makes records of batches. Without
-    `is_committed` records of open and aborted transactions are among the others, as a share group gets them by default.
-    `most_bytes`: of a partition in one response.
+    long a broker that has nothing but a few records waits for more. Without `is_committed` records of open and aborted
+    transactions are among the others, as a share group gets them by default. `most_bytes`: of a partition in one
+    response.
 
     Raises NotAuthorized, ConfigurationError (the login is refused), RetryableError (a damaged batch).
     """
@@ -108,11 +151,10 @@ class LogFetcher:
         topic_id: str,
         *,
         linger_s: float = 0.0,
-        columns: BatchColumns = batch_columns,
         is_committed: bool = True,
         most_bytes: int | None = None,
     ) -> None:
-        self._client, self._name, self._linger_s, self._columns = client, name, linger_s, columns
+        self._client, self._name, self._linger_s = client, name, linger_s
         self._isolation = _READ_COMMITTED if is_committed else _READ_UNCOMMITTED
         self._most_bytes = most_bytes or _MOST_OF_A_PARTITION
         self._topic_id = UUID(bytes=topic_id_bytes(TopicId(topic_id)))
@@ -144,9 +186,6 @@ class LogFetcher:
             self._take(reply, done)
         if not (is_behind or done.events):
             self.pause_s = max(self.pause_s, self._linger_s - _LONGEST_WAIT_S)
-        if done.batches:
-            done.records = self._columns(done.batches)
-            done.batches = []
         return done
 
     def _by_leader(self, done: Fetched) -> dict[int, list[int]]:
@@ -220,25 +259,25 @@ class LogFetcher:
 
     def _read(self, row: Any, place: _Place, done: Fetched) -> None:
         number, data = row.partition_index, row.records or b""
+        aborted = ((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
         try:
-            read = read_batches(
-                number, data, ((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
-            )
+            batches = intact_batches(data, aborted)
+            consumed = data_batches(number, batches)
         except MalformedRecord as error:
             raise RetryableError(
                 f"{self._name} partition {number} at offset {place.offset} cannot be read: {error.fault}",
                 hint="try again; see the broker's log",
             ) from error
         place.is_behind = False
-        if read.next_offset is None or read.next_offset <= place.offset:
+        if not batches or batches[-1].header.last_offset < place.offset:
             place.is_behind = bool(data)
             return
-        place.offset, place.last_epoch = read.next_offset, read.leader_epoch
-        place.is_behind = read.next_offset < row.last_stable_offset
-        done.batches += read.batches
-        done.reached[number] = read.next_offset
-        if read.leader_epoch >= 0:
-            done.epochs[number] = read.leader_epoch
+        place.offset = done.reached[number] = batches[-1].header.last_offset + 1
+        place.last_epoch = max(batch.header.leader_epoch for batch in batches)
+        place.is_behind = place.offset < row.last_stable_offset
+        done.batches += consumed
+        if place.last_epoch >= 0:
+            done.epochs[number] = place.last_epoch
 
     def _refused(self, number: int, code: int, done: Fetched) -> None:
         if code == TOPIC_AUTHORIZATION_FAILED:
@@ -261,58 +300,91 @@ class LogFetcher:
         self.unassign(number)
 
 
-class FetchThread:
-    """Fetches what is assigned: one `Fetched` waits for ``take``, another for its place. What was fetched before a
-    partition was assigned or unassigned is given all the same. `options` as of `LogFetcher`."""
+def read_batches(
+    client: BrokerClient, stretches: Iterable[LogStretch], *, most_bytes: int
+) -> dict[LogStretch, tuple[Batch, ...]]:
+    """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes` or cannot
+    be read is left out. Fetches them. Needs READ on the topics."""
+    logs = {TopicPartition(topic=each.topic, partition=each.partition): each for each in sorted(stretches)}
+    leaders, _ = leaders_of(client, [*logs])
+    reading = [_Reading(leader, logs[partition], most_bytes) for partition, leader in leaders.items()]
+    while open_ := [each for each in reading if not (each.is_whole or each.is_given_up)]:
+        requests = [(each.leader, _fetch_request(each.stretch, each.next, each.left, each.isolation)) for each in open_]
+        for each, reply in zip(open_, client.send_all(requests), strict=True):
+            each.take(reply)
+    return {each.stretch: tuple(each.batches) for each in reading if each.is_whole}
 
-    def __init__(self, config: KafkaConfig, name: str, topic_id: str, **options: Any) -> None:
-        self._config, self._topic, self._options = config, (name, topic_id), options
-        self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
-        self._queue: Queue[Fetched | Exception] = Queue(_AHEAD)
-        self._closed = Event()
-        self._thread = Thread(target=self._run, name="acktrail-fetch", daemon=True)
-        self._thread.start()
 
-    def assign(self, partition: int, offset: int) -> None:
-        """Read `partition` from `offset` on, from the next request on."""
-        self._calls.put(lambda fetcher: fetcher.assign(partition, offset))
+def log_batch(packed: PackedBatch) -> Batch:
+    """What a batch holds. Raises MalformedRecord: the records of one with gaps cannot be decoded."""
+    header, gaps = packed.header, tuple[Span, ...]()
+    if not header.is_control and header.record_count != header.last_offset_delta + 1:
+        offsets = [record.offset for record in batch_records(header, unpacked_records(packed))]
+        edges = [header.base_offset - 1, *offsets, header.last_offset + 1]
+        gaps = joined((before + 1, after - 1) for before, after in pairwise(edges))
+    return Batch(first_offset=header.base_offset, last_offset=header.last_offset, kind=packed.kind, gaps=gaps)
 
-    def unassign(self, partition: int) -> None:
-        """Read `partition` no more, from the next request on."""
-        self._calls.put(lambda fetcher: fetcher.unassign(partition))
 
-    def take(self, timeout_s: float) -> Fetched | None:
-        """The next records and events; None when none came within `timeout_s`. Raises any error of the reading."""
-        try:
-            found = self._queue.get(timeout=timeout_s)
-        except Empty:
-            return None
-        if isinstance(found, Exception):
-            raise found
-        return found
+def unpacked_records(batch: PackedBatch) -> bytes:
+    """The bytes behind the header of a batch, decompressed: what decompresses is loaded for batches that need it.
+    Raises MalformedRecord as `unpacked`."""
+    compression, body = batch.header.compression, bytes(batch.raw[HEADER_BYTES:])
+    if compression is Compression.NONE:
+        return body
+    from acktrail.format.columns.decoding.batch_columns import unpacked
 
-    def close(self) -> None:
-        """End the reading. A request that is under way for longer ends by itself."""
-        self._closed.set()
-        self._thread.join(_PATIENCE_S)
+    return unpacked(compression, body)
 
-    def _run(self) -> None:
-        try:
-            with BrokerClient(self._config) as client:
-                fetcher = LogFetcher(client, *self._topic, **self._options)
-                while not self._closed.wait(fetcher.pause_s):
-                    while not self._calls.empty():
-                        self._calls.get()(fetcher)
-                    fetched = fetcher.fetch()
-                    if not fetched.is_empty:
-                        self._put(fetched)
-        except Exception as error:  # noqa: BLE001  # raised again by ``take``
-            self._put(error)
 
-    def _put(self, found: Fetched | Exception) -> None:
-        while not self._closed.is_set():
-            try:
-                self._queue.put(found, timeout=_LOOK_UP_S)
-            except Full:
-                continue
+class _Reading:
+    """One stretch while it is read."""
+
+    def __init__(self, leader: int, stretch: LogStretch, most_bytes: int) -> None:
+        self.leader, self.stretch = leader, stretch
+        self.batches: list[Batch] = []
+        self.next, self.left = stretch.first_offset, most_bytes
+        self.isolation, self.is_given_up = _READ_COMMITTED, False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.next >= self.stretch.end_offset
+
+    def take(self, reply: Any) -> None:
+        """What a response has; a read_committed one without any is about offsets beyond the last stable one."""
+        row, is_stable = _row(reply), self.isolation == _READ_COMMITTED
+        self.is_given_up = True
+        if row is None:
             return
+        data = bytes(row.records or b"")
+        aborted = {(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()}
+        try:
+            found = [log_batch(packed) for packed in batches_in(data, aborted, is_stable=is_stable)]
+        except MalformedRecord:
+            return
+        self.left -= len(data)
+        if found and found[-1].last_offset >= self.next:
+            self.batches += [batch for batch in found if batch.last_offset >= self.next]
+            self.next = found[-1].last_offset + 1
+            self.is_given_up = self.left <= 0
+        elif is_stable:
+            self.isolation, self.is_given_up = _READ_UNCOMMITTED, False
+
+
+def _fetch_request(place: LogStretch, offset: int, most_bytes: int, isolation: int) -> Any:
+    topic = FetchRequest.FetchTopic
+    row = topic.FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=most_bytes)
+    return FetchRequest(
+        max_bytes=most_bytes,
+        isolation_level=isolation,
+        topics=[topic(topic=place.topic, partitions=[row])],
+        min_version=4,
+        max_version=_BY_NAME,
+    )
+
+
+def _row(reply: Any) -> Any:
+    """The one partition's row in a Fetch response; None: no response, or an error."""
+    if isinstance(reply, NoResponse) or getattr(reply, "error_code", NONE) != NONE:
+        return None
+    row = next((row for topic in reply.responses for row in topic.partitions), None)
+    return row if row is not None and row.error_code == NONE else None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
-
-import numpy as np
-import pyarrow as pa
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.record_batch import DataBatch, batch_records
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
@@ -23,12 +22,9 @@ from acktrail.model.share_partition import STATE_TOPIC
 _PATIENCE_S: Final = 90.0
 _FEW_BYTES: Final = 1 << 16
 """Enough for the batch with one record, and not much more."""
-
-_FIELDS: Final = {name: name for name in ("offset", "key", "value")} | {
-    "state_partition": "partition",
-    "timestamp_ms": "timestamp",
-}
-"""Of a ``RawRecord``: the columns of ``RAW_RECORDS``."""
+_FEW_RECORDS: Final = 20_000
+"""To read 20,000 one by one costs as much as to load what makes columns."""
+_Row = tuple[int, int, bytes | None, bytes | None]
 
 
 class PrunedOffsets(NamedTuple):
@@ -39,6 +35,33 @@ class PrunedOffsets(NamedTuple):
     partition: int
 
 
+class LogPart(NamedTuple):
+    """Batches of one partition, whose records from `first_offset` up to before `end_offset` are wanted. `is_bulk`: the
+    reading has come to a number of records where columns cost less."""
+
+    partition: int
+    first_offset: int
+    end_offset: int
+    batches: Sequence[DataBatch]
+    is_bulk: bool
+
+    def records(self, is_chosen: Callable[[bytes], object] = lambda _: True) -> Iterator[RawRecord]:
+        """The wanted records whose key is chosen. Raises MalformedRecord as ``batch_records``."""
+        number = self.partition
+        for offset, time_ms, key, value in self._bulk() if self.is_bulk else self._few():
+            if self.first_offset <= offset < self.end_offset and is_chosen(key or b""):
+                yield RawRecord(state_partition=number, offset=offset, timestamp_ms=time_ms, key=key, value=value)
+
+    def _few(self) -> Iterator[_Row]:
+        records = (record for batch in self.batches for record in batch_records(batch.header, batch.records))
+        return ((record.offset, record.timestamp_ms, record.key, record.value) for record in records)
+
+    def _bulk(self) -> Iterator[_Row]:
+        from acktrail.format.columns.decoding.batch_columns import batch_columns
+
+        return zip(*(column.to_pylist() for column in batch_columns(self.batches).columns[1:]), strict=True)
+
+
 class LogReader:
     """Reads partitions of `topic`, and gives up when nothing comes for `patience_s`. One thread; it shares the
     connection of the topic. `options` as of `LogFetcher`."""
@@ -47,11 +70,11 @@ class LogReader:
         self._topic, self._patience_s = topic, patience_s
         self._fetcher = LogFetcher(topic.client, topic.name, topic.topic_id, **options)
         self._at: dict[int, int] = {}
-        self._moved_at = 0.0
+        self._moved_at, self._count = 0.0, 0
 
-    def read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[pa.Table | PrunedOffsets]:
-        """The records from the first offset up to before the second one of each partition: tables (``RAW_RECORDS``) of
-        one partition, each partition's in order, and what was pruned. An open transaction before an end keeps it
+    def read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[LogPart | PrunedOffsets]:
+        """The records from the first offset up to before the second one of each partition, each partition's in order,
+        and what was pruned. An open transaction before an end keeps it
         waiting.
 
         Raises ForeignCluster (the topic was recreated), LogChanged (a log was truncated), RetryableError (nothing
@@ -63,11 +86,12 @@ class LogReader:
             self._fetcher.assign(number, offset)
         while self._at:
             fetched = self._fetcher.fetch()
-            for number, part in partition_runs(fetched.records, "partition"):
+            for number, group in groupby(fetched.batches, attrgetter("partition")):
                 if number in self._at:
-                    rows = between(part, self._at[number], ranges[number][1])
-                    if rows.num_rows:
-                        yield rows
+                    batches = [*group]
+                    self._count += sum(batch.header.record_count for batch in batches)
+                    is_bulk = self._count > _FEW_RECORDS
+                    yield LogPart(number, self._at[number], ranges[number][1], batches, is_bulk)
             for number, reached in fetched.reached.items():
                 self._reach(number, reached, ranges)
             for number, event in fetched.events.items():
@@ -78,7 +102,7 @@ class LogReader:
         """The same record by record; what was pruned is left out. Raises as `read`."""
         for part in self.read(ranges):
             if not isinstance(part, PrunedOffsets):
-                yield from raw_records(part)
+                yield from part.records()
 
     def _reach(self, number: int, offset: int, ranges: Mapping[int, tuple[int, int]]) -> None:
         if offset <= self._at.get(number, offset):
@@ -123,33 +147,6 @@ def truncated(topic: str, partition: int) -> LogChanged:
         hint="run again: what was read is compared with the log as it is now",
         data={"topic": topic, "partition": partition},
     )
-
-
-def partition_runs(rows: pa.Table, column: str) -> Iterator[tuple[int, pa.Table]]:
-    """Each run of rows with the same partition in `column`, in their order."""
-    partitions = rows.column(column).to_numpy()
-    bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
-    for start, end in pairwise(bounds):
-        if end > start:
-            yield int(partitions[start]), rows.slice(start, end - start)
-
-
-def between(rows: pa.Table, first: int, end: int | None) -> pa.Table:
-    """The rows with offsets from `first` up to before `end` (None: all)."""
-    offsets = rows.column("offset").to_numpy()
-    wanted = (offsets >= first) & (True if end is None else offsets < end)
-    return rows if wanted.all() else rows.filter(pa.array(wanted))
-
-
-def raw_record(rows: pa.Table, row: int) -> RawRecord:
-    """One of the rows of ``RAW_RECORDS`` as a record; nothing of Arrow's functions on arrays has to be imported."""
-    return RawRecord(**{field: rows.column(name)[row].as_py() for field, name in _FIELDS.items()})
-
-
-def raw_records(rows: pa.Table) -> Iterator[RawRecord]:
-    """Rows of ``RAW_RECORDS`` as records."""
-    for row in rows.to_pylist():
-        yield RawRecord(**{field: row[name] for field, name in _FIELDS.items()})
 
 
 def records_at(topic: StateTopic, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:

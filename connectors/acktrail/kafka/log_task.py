@@ -5,31 +5,35 @@ Offsets between two records are no gap: a compacted topic, and a transaction's e
 
 from __future__ import annotations
 
-import logging
 import time
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from queue import Empty, Full, Queue, SimpleQueue
+from threading import Event, Thread
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
+from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, log_partition
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
-from acktrail.format.columns.decoding.batch_columns import DataBatch, batch_columns
+from acktrail.format.columns.decoding.batch_columns import BatchColumns, batch_columns, between, partition_runs
+from acktrail.format.wire.record_batch import DataBatch
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.log_fetcher import FetchEvent, FetchThread
-from acktrail.kafka.log_reader import StateTopic, between, partition_runs, truncated
+from acktrail.kafka.log_fetcher import Fetched, FetchEvent, LogFetcher
+from acktrail.kafka.log_reader import StateTopic, truncated
 from acktrail.model.share_partition import STATE_TOPIC
 
-_LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN_S: Final = 2.0
 _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
+_AHEAD: Final = 1
+_LOOK_UP_S: Final = 0.1
+_PATIENCE_S: Final = 2.0
 _SHORTEST_WAIT_S: Final = 0.005
 """The least wait of a read, or the caller would spin while the next records are on their way."""
 
@@ -57,6 +61,64 @@ class LogPlace:
         """The log was read up to `offset`."""
         self.next_offset = max(self.next_offset, offset)
         self.log_end = max(self.log_end, offset)
+
+
+class FetchThread:
+    """Fetches what is assigned: one `Fetched` waits for ``take``, another for its place; its batches are columns by
+    then. What was fetched before a partition was assigned or unassigned is given all the same."""
+
+    def __init__(self, config: KafkaConfig, name: str, topic_id: str, columns: BatchColumns, linger_s: float) -> None:
+        self._config, self._topic, self._columns, self._linger_s = config, (name, topic_id), columns, linger_s
+        self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
+        self._queue: Queue[tuple[Fetched, pa.Table] | Exception] = Queue(_AHEAD)
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name="acktrail-fetch", daemon=True)
+        self._thread.start()
+
+    def assign(self, partition: int, offset: int) -> None:
+        """Read `partition` from `offset` on, from the next request on."""
+        self._calls.put(lambda fetcher: fetcher.assign(partition, offset))
+
+    def unassign(self, partition: int) -> None:
+        """Read `partition` no more, from the next request on."""
+        self._calls.put(lambda fetcher: fetcher.unassign(partition))
+
+    def take(self, timeout_s: float) -> tuple[Fetched, pa.Table] | None:
+        """The next events and records; None when none came within `timeout_s`. Raises any error of the reading."""
+        try:
+            found = self._queue.get(timeout=timeout_s)
+        except Empty:
+            return None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """End the reading. A request that is under way for longer ends by itself."""
+        self._closed.set()
+        self._thread.join(_PATIENCE_S)
+
+    def _run(self) -> None:
+        try:
+            with BrokerClient(self._config) as client:
+                fetcher = LogFetcher(client, *self._topic, linger_s=self._linger_s)
+                while not self._closed.wait(fetcher.pause_s):
+                    while not self._calls.empty():
+                        self._calls.get()(fetcher)
+                    fetched = fetcher.fetch()
+                    if not fetched.is_empty:
+                        records, fetched.batches = self._columns(fetched.batches), []
+                        self._put((fetched, records))
+        except Exception as error:  # noqa: BLE001  # raised again by ``take``
+            self._put(error)
+
+    def _put(self, found: tuple[Fetched, pa.Table] | Exception) -> None:
+        while not self._closed.is_set():
+            try:
+                self._queue.put(found, timeout=_LOOK_UP_S)
+            except Full:
+                continue
+            return
 
 
 class LogTask(SourceTask):
@@ -215,24 +277,23 @@ class LogTask(SourceTask):
         if place.is_read:
             return
         if self._thread is None:
-            self._thread = FetchThread(
-                self._config, self._name, topic.topic_id, linger_s=self._linger_s, columns=self.columns
-            )
+            self._thread = FetchThread(self._config, self._name, topic.topic_id, self.columns, self._linger_s)
         self._thread.assign(place.partition, place.next_offset)
 
     def _read(self, topic: StateTopic, timeout_s: float) -> None:
         assert self._thread is not None
-        fetched = self._thread.take(timeout_s)
-        if fetched is None:
+        taken = self._thread.take(timeout_s)
+        if taken is None:
             self._check_silence(topic)
             return
+        fetched, records = taken
         self._received_at = time.monotonic()
         self._check_leaders(fetched.epochs)
         reached = {number: self._wanted_end(number, offset) for number, offset in fetched.reached.items()}
         reached = {number: end for number, end in reached.items() if end > self._places[number].next_offset}
         if reached:
             self._moved_at = self._received_at
-            self.deliver(topic, self._wanted(fetched.records), reached)
+            self.deliver(topic, self._wanted(records), reached)
         for number, end in reached.items():
             self._places[number].reach(end)
             if self._places[number].is_read:
@@ -290,67 +351,3 @@ class LogTask(SourceTask):
                 f"no record came from partitions {stuck} of {self._name} for {_STALL_S:g} s",
                 hint="do these partitions have a leader?",
             )
-
-
-def record_gauges(name: str, topics: str, counts: Mapping[str, int], passed_offsets: int) -> tuple[Gauge, ...]:
-    """Records by what became of them, and offsets that logs began behind."""
-    about = f"Records of {topics} that the task has read since its start."
-    records = [Gauge(name=name, about=about, value=count, labels={"status": each}) for each, count in counts.items()]
-    about = "Offsets between a position and the start of its log."
-    return (*records, Gauge(name=f"{name}_passed_offsets", about=about, value=passed_offsets))
-
-
-class TopicTask(LogTask):
-    """A topic whose records become rows of `table`; those that are left out are counted as filtered.
-
-    A log that starts behind the position is read from its start; the offsets between are counted, and are a line in
-    the log. What an unclean election took back stays in the tables.
-    """
-
-    table: ClassVar[str]
-    statuses: ClassVar[tuple[str, ...]]
-    passed_offsets = 0
-    """Offsets between a position and the start of its log."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.counts = Counter(dict.fromkeys(self.statuses, 0))
-        """Records by status."""
-
-    @abstractmethod
-    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
-        """The rows of at least one of `records`, which have the columns that `columns` gives; counts them."""
-
-    def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
-        """At the positions, in the logs as they are now."""
-        for number, log in logs.items():
-            place = self.begin(topic, log, self.position(self.source_partition(topic, number)))
-            place.leader_epoch = None  # an election is no reason to begin again
-
-    def deliver(self, topic: StateTopic, records: pa.Table, reached: Mapping[int, int]) -> None:
-        """One batch a partition, also where nothing but the position changed."""
-        parts = dict(partition_runs(records, "partition"))
-        for number, end in reached.items():
-            own = parts.get(number, records.slice(0, 0))
-            rows = self.rows(topic, own, self._context.run_id) if own.num_rows else own
-            self.give(
-                SourceBatch(
-                    source_partition=self._places[number].source_partition,
-                    rows={self.table: rows} if rows.num_rows else {},
-                    position=end,
-                )
-            )
-
-    def pass_to(self, place: LogPlace, log_start: int) -> None:
-        """Counted, and a line in the log."""
-        passed = log_start - place.next_offset
-        _LOG.info(
-            "partition %d of %s starts at %d, %d offsets behind the position %d: reading continues there",
-            place.partition,
-            self._name,
-            log_start,
-            passed,
-            place.next_offset,
-            extra={"event": "log_start_passed"},
-        )
-        self.passed_offsets += passed

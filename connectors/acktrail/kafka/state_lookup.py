@@ -11,7 +11,7 @@ from typing import Final
 from acktrail.errors import InputError, RetryableError
 from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.format.wire.raw_record import AddressedRecord, decode_raw
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_record
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of
@@ -105,10 +105,10 @@ class StateLookup:
         for part in reader.read({number: (starts[number], end) for number, end in ends.items()}):
             if isinstance(part, PrunedOffsets):
                 raise _Pruned
-            for row, raw_key in enumerate(part.column("key").to_pylist()):
-                key = chosen(raw_key or b"")
+            for raw in part.records(chosen):
+                key = chosen(raw.key or b"")
                 if key is not None:
-                    yield key, decode_raw(raw_record(part, row))
+                    yield key, decode_raw(raw)
 
 
 def _chosen(keys: Collection[SharePartition], groups: Collection[str] = ()) -> Callable[[bytes], SharePartition | None]:

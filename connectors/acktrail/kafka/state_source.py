@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from acktrail.connect import source_batches
 from acktrail.errors import InputError
+from acktrail.format.columns.decoding.batch_columns import partition_runs
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, record_fingerprint
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.log_reader import StateTopic, partition_runs, records_at
+from acktrail.kafka.log_reader import StateTopic, records_at
 from acktrail.kafka.log_task import LogPlace, LogTask
 from acktrail.kafka.source_connectors import LogSource
 from acktrail.model.share_partition import STATE_TOPIC

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
+import google_crc32c
+
 from acktrail.errors import MalformedRecord
-from acktrail.format.columns.decoding.batch_columns import is_intact
-from acktrail.format.wire.record_batch import HEADER_BYTES, BatchHeader, read_header
+from acktrail.format.wire.record_batch import CHECKED_FROM, HEADER_BYTES, BatchHeader, read_header
 
 _LARGEST_BATCH: Final = 64 * 1024 * 1024
 """Bytes of one batch. A broker's own bound is 1 MB unless it was raised; a greater length is treated as damage."""
@@ -111,6 +112,11 @@ def is_log(file: BinaryIO) -> bool:
         return True
     limits = ((0, 0x00, 0x7F), (8, 0x00, 0x04), (16, 0x02, 0x02))
     return all(len(raw) <= at or least <= raw[at] <= most for at, least, most in limits)
+
+
+def is_intact(header: BatchHeader, raw: bytes) -> bool:
+    """Whether the whole batch in `raw` has the checksum in `header`."""
+    return len(raw) == header.size_bytes and google_crc32c.value(raw[CHECKED_FROM:]) == header.crc
 
 
 def _at(file: BinaryIO, position: int, size: int) -> IntactBatch | Fragment:

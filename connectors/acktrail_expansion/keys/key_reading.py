@@ -34,13 +34,14 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ForeignCluster, NotAuthorized
 from acktrail.executors import JobStep, OpenExecutors, Results, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array, binary_column
+from acktrail.format.columns.decoding.batch_columns import batch_columns, between
 from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, TABLES, schema
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
 from acktrail.kafka.describe_configs import compacted_topics
 from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.log_fetcher import LogStretch
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
-from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
 from acktrail_expansion.branch import FENCES, STEP, VERDICTS
@@ -268,7 +269,11 @@ def _parts(stretch: KeyStretch) -> Iterator[pa.Table | PrunedOffsets]:
                 f"{wanted.topic} was deleted or recreated, or the expansion is of another cluster",
                 hint="look at the partitions again: offsets of one topic mean nothing in another",
             )
-        yield from LogReader(topic).read({wanted.partition: (wanted.first_offset, wanted.end_offset)})
+        for part in LogReader(topic).read({wanted.partition: (wanted.first_offset, wanted.end_offset)}):
+            if isinstance(part, PrunedOffsets):
+                yield part
+            else:
+                yield between(batch_columns(part.batches), part.first_offset, part.end_offset)
 
 
 def moves_in(stretch: KeyStretch, parts: Iterable[pa.Table | PrunedOffsets]) -> Results:

@@ -95,7 +95,8 @@ def plan_migration(
     from acktrail.change.cluster import Cluster
     from acktrail.cli.change.change_preview import keep_new
     from acktrail.times import time_ms
-    from acktrail_plugins.migration.migration_kind import parse_migration, plan_migration
+    from acktrail_plugins.migration.migration_kind import parse_migration
+    from acktrail_plugins.migration.new_migration import plan_migration
 
     asked = {
         "way": translate,

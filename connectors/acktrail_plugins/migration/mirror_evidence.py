@@ -17,7 +17,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +31,9 @@ from acktrail.errors import (
 )
 from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.logs import LogStretch
+from acktrail.kafka.log_fetcher import LogStretch
+from acktrail.kafka.log_reader import LogReader, StateTopic
+from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
 
 if TYPE_CHECKING:
     from acktrail.format.wire.raw_record import RawRecord
@@ -43,45 +44,6 @@ TopicPart = tuple[str, int]
 _PATIENCE_S: Final = 30.0
 _NEAR: Final = 100
 """Offsets on each side of one that is translated, whose records are looked at."""
-
-
-class TranslationWay(StrEnum):
-    """How an offset of the source becomes one of the target."""
-
-    SAME = "same"
-    """The topics have the same offsets on both clusters."""
-    TIMESTAMP = "timestamp"
-    """By the time of the first record that is not finished."""
-    MM2 = "mm2"
-    """By what MirrorMaker 2 wrote about its mirroring."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
-    """Where start offsets come from, and how they are translated.
-
-    `source_cluster_id` None: it was not read yet. `at_ms` None: the newest that was exported. `topic_map` has pairs of
-    the source's and the target's name, `topic_prefix` is put before every other name. `offset_syncs` and `checkpoints`
-    are MirrorMaker's topics. `asks_source`: the source cluster is there and was asked as well.
-    """
-
-    way: TranslationWay
-    source_cluster_id: str | None = None
-    at_ms: int | None = None
-    topic_map: tuple[tuple[str, str], ...] = ()
-    topic_prefix: str = ""
-    offset_syncs: str | None = None
-    checkpoints: str | None = None
-    asks_source: bool = False
-
-    @property
-    def text(self) -> str:
-        """Way and source, for people."""
-        return f"{self.way.value} from cluster {self.source_cluster_id or '?'}"
-
-    def target_topic(self, topic: str) -> str:
-        """The target's name of a source topic (the prefix is MirrorMaker 2's ``DefaultReplicationPolicy``)."""
-        return dict(self.topic_map).get(topic, self.topic_prefix + topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,8 +325,6 @@ def _kept(record: RawRecord) -> tuple[object, ...]:
 def _whole_topic(admin: ShareGroupAdmin, name: str) -> list[RawRecord] | None:
     """All records of a small topic, partition after partition, each in its order; None: there is no such topic that
     this principal may DESCRIBE (Kafka does not say which): it may be on the other cluster. Raises as `_read`."""
-    from acktrail.kafka.log_reader import StateTopic
-
     if not admin.topics([name])[0].partition_count:
         return None
     logs = StateTopic(admin, name).log_offsets().items()
@@ -378,8 +338,6 @@ def _read(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[LogSt
 
     Raises UnknownName (there is no such topic), NotAuthorized (READ on a topic is missing), and as `LogReader`.
     """
-    from acktrail.kafka.log_reader import LogReader, StateTopic
-
     found: dict[LogStretch, list[RawRecord]] = {stretch: [] for stretch in stretches}
     waiting = sorted(stretch for stretch in found if stretch.first_offset < stretch.end_offset)
     while waiting:

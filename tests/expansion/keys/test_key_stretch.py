@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.kafka.log_fetcher import LogStretch
 from acktrail.kafka.log_reader import PrunedOffsets
-from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys import key_reading

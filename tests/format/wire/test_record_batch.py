@@ -24,19 +24,22 @@ from state_topics.segment_bytes import (
 )
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
-from acktrail.format.columns.decoding.batch_columns import DataBatch, batch_columns, is_intact, read_batches
+from acktrail.format.columns.decoding.batch_columns import batch_columns
 from acktrail.format.wire.dead_letter_headers import ShareDeadLetter, read_dead_letter
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     Compression,
+    DataBatch,
     LogRecord,
     batch_records,
     control_type,
     read_header,
     record_headers,
 )
+from acktrail.kafka.log_fetcher import data_batches, intact_batches
+from acktrail.offline.log_batches import is_intact
 
 maybe_bytes = st.one_of(st.none(), st.binary(max_size=40))
 
@@ -306,12 +309,11 @@ def test_columns_are_the_strict_readers_records(
     """Any number of batches of any sizes, in every codec, with nulls and holes between the offsets."""
     logs = [records_of(each, 100_000 * number) for number, each in enumerate(drawn)]
     data = b"".join(batch(each, compression=codec) for each in logs)
-    found = read_batches(7, data, ())
-    assert rows(batch_columns(found.batches)) == strictly(found.batches)
-    assert [row[1:] for row in rows(batch_columns(found.batches))] == [
+    found = data_batches(7, intact_batches(data, ()))
+    assert rows(batch_columns(found)) == strictly(found)
+    assert [row[1:] for row in rows(batch_columns(found))] == [
         (r.offset, r.timestamp_ms, r.key, r.value) for each in logs for r in each
     ]
-    assert found.next_offset == (logs[-1][-1].offset + 1 if logs else None)
 
 
 @settings(max_examples=80)
@@ -330,18 +332,17 @@ def test_damage_is_what_the_strict_reader_finds(
 def test_a_wrong_checksum_is_an_error_and_a_cut_batch_is_left_out() -> None:
     """What lies before the cut is given; a changed byte is not."""
     whole = batch(records_of([(1, 5, b"k", b"v")] * 3, 10))
-    cut = read_batches(0, whole + whole[:-1], ())
-    assert (len(cut.batches), cut.next_offset) == (1, 13)
+    assert [each.header.last_offset for each in intact_batches(whole + whole[:-1], ())] == [12]
     for at in (20, HEADER_BYTES, len(whole) - 1):
         changed = bytearray(whole)
         changed[at] ^= 1
         with pytest.raises(MalformedRecord, match="CRC"):
-            read_batches(0, bytes(changed), ())
+            intact_batches(bytes(changed), ())
 
 
 def test_aborted_transactions_and_markers_are_left_out() -> None:
     """As a consumer that reads what is committed: batches of the aborted transaction up to its end, and no marker; the
-    offset reached lies behind the last of them."""
+    others are there, to be passed."""
 
     def written(offset: int, producer: int) -> bytes:
         return batch(records_of([(1, 5, b"k", b"v")], offset), attributes=TRANSACTIONAL, producer_id=producer)
@@ -353,12 +354,12 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
         written(3, 1),
         control_batch(4, 1, producer_id=1),
     ]
-    found = read_batches(0, b"".join(parts), [(1, 0)])
-    assert [row[1] for row in rows(batch_columns(found.batches))] == [1, 3]
-    assert (found.next_offset, found.leader_epoch) == (5, 7)
+    found = intact_batches(b"".join(parts), [(1, 0)])
+    assert [row[1] for row in rows(batch_columns(data_batches(0, found)))] == [1, 3]
+    assert [each.header.last_offset for each in found] == [0, 1, 2, 3, 4]
 
 
 def test_the_brokers_time_of_the_append() -> None:
     """Every record has the newest timestamp of its batch."""
     raw = batch(records_of([(1, 5, None, b""), (1, 9, b"", None)], 0), attributes=APPEND_TIME)
-    assert rows(batch_columns(read_batches(3, raw, ()).batches)) == [(3, 0, 9, None, b""), (3, 1, 9, b"", None)]
+    assert rows(batch_columns(data_batches(3, intact_batches(raw, ())))) == [(3, 0, 9, None, b""), (3, 1, 9, b"", None)]

@@ -1,8 +1,11 @@
-"""The command line inside the test's own process: quick, and its streams are the test's."""
+"""The command line inside the test's own process: quick, and its streams are the test's. In a process of its own: what
+a command loads."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 
 from acktrail.cli.main import _run
 
-__all__ = ["Done", "run"]
+__all__ = ["Done", "loaded", "run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +56,12 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Done:
     code = _run([*map(str, arguments)])
     said = capsys.readouterr()
     return Done(code=code, stdout=said.out, stderr=said.err)
+
+
+def loaded(*arguments: str | Path) -> tuple[int, set[str]]:
+    """The exit code of ``acktrail`` with `arguments`, in a process of its own, and the modules that it loaded."""
+    words = [*map(str, arguments)]
+    probe = f"import sys, acktrail.cli.main as cli; code = cli._run({words!r}); print('\\n', code, *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    code, *modules = done.stdout.splitlines()[-1].split()
+    return int(code), {*modules}

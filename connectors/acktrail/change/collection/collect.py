@@ -26,7 +26,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.kafka.descriptions import ShareOffset, TopicPartition
 from acktrail.kafka.log_reader import StateTopic
-from acktrail.kafka.state_lookup import PartitionReading
+from acktrail.kafka.state_lookup import PartitionReading, StateLookup
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 
@@ -213,7 +213,7 @@ def _states_since(inquiry: FactsCollection, before: StateFacts) -> StateFacts:
         own = {state_partition_of(key, topic.partition_count) for key in keys}
         ends = {p: log.last_stable_offset or 0 for p, log in topic.log_offsets(own).items()}
         grown = {p: before.ends.get(p, 0) for p in own if ends[p] > before.ends.get(p, 0)}
-        records = inquiry.cluster.state_lookup(topic).read_from(keys, grown)[0] if grown else []
+        records = StateLookup(topic).read_from(keys, grown)[0] if grown else []
     except NotAuthorized as error:
         return StateFacts(reason=error.message)
     for _, addressed in records:
@@ -243,7 +243,7 @@ def read_states(cluster: Cluster, keys: Collection[SharePartition], groups: Coll
         topic = StateTopic(cluster.admin)
         if not topic.is_present:
             return StateFacts(states=dict.fromkeys(keys))
-        readings, ends = cluster.state_lookup(topic).read(keys, groups)
+        readings, ends = StateLookup(topic).read(keys, groups)
     except NotAuthorized as error:
         return StateFacts(reason=error.message)
     return StateFacts(

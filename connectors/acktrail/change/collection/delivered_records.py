@@ -26,9 +26,12 @@ from acktrail.change.planning.impact import resolve
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
+from acktrail.format.wire.record_batch import BatchKind
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.logs import Batch, BatchKind, LogStretch, read_batches
+from acktrail.kafka.log_fetcher import Batch, LogStretch, read_batches
+from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.offset_ranges import RecordCounter, Span, joined
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import instant_text
@@ -189,9 +192,7 @@ def _read_history(
 def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
     """Add to `history` the newer records of its share partitions that are behind. Records that were pruned before they
     were exported leave a gap, as in an export."""
-    from acktrail.kafka.log_reader import StateTopic
-
-    lookup = cluster.state_lookup(StateTopic(cluster.admin))
+    lookup = StateLookup(StateTopic(cluster.admin))
     places = {own.key: lookup.state_partition(own.key) for own in history.behind}
     positions, held = history.saved_states()
     saved = {number: positions.get(number, 0) for number in places.values()}
@@ -244,7 +245,6 @@ def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
 
 def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
     """The state partitions among `numbers` that have records up to the moment which the tables lack."""
-    from acktrail.kafka.log_reader import StateTopic
     from acktrail.tables.exported.export_ranges import newest_shifts
 
     topic, shifts = StateTopic(admin), newest_shifts(tables)

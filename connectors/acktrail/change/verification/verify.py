@@ -36,6 +36,7 @@ from acktrail.change.verification.partition_outcome import (
 from acktrail.errors import ChangeInProgress, RetryableError
 from acktrail.kafka.changes import Outcome
 from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.share_partition import SharePartition
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class _Verification:
         """What became of each, in order."""
         if self._plan.cluster.state_reason is not None:
             return self._by_description()
-        self._lookup = self._cluster.state_lookup(StateTopic(self._cluster.admin))
+        self._lookup = StateLookup(StateTopic(self._cluster.admin))
         for one in self._asked:
             partition = self._lookup.state_partition(one.row.share_partition)
             end = one.ends.get(partition, 0)

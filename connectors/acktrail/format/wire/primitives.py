@@ -143,6 +143,10 @@ class Reader:
             raise self.malformed("not UTF-8", self.position - length + error.start) from error
 
     def _varint(self, most: int, most_in_words: str) -> int:
+        at = self.position
+        if at < len(self.buffer) and self.buffer[at] < 0x80:
+            self.position += 1
+            return self.buffer[at]
         value = 0
         for index, byte in enumerate(self.buffer[self.position : self.position + most]):
             value |= (byte & 0x7F) << (7 * index)

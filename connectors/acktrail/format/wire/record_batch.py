@@ -8,22 +8,25 @@ record count (Kafka: ``DefaultRecordBatch``, ``DefaultRecord``). Integers of a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
+from operator import itemgetter
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from acktrail.errors import MalformedRecord
 from acktrail.format.wire.primitives import INT16, Reader
 
 HEADER_BYTES: Final = 61
+CHECKED_FROM: Final = 21
+"""The checksum of a batch is that of all its bytes from here on."""
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _LENGTH_FIELD_END: Final = 12
-_CHECKED_FROM: Final = 21
 _MAGIC: Final = 2
 _HIGHEST_OFFSET: Final = (1 << 63) - 1
 _LOWEST_TIME: Final = -(1 << 63)
+_NO_HEADERS: Final = b"\x00"
 _PART: Final = "batch"
 _APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
@@ -38,6 +41,16 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class BatchKind(StrEnum):
+    """Records of an aborted transaction reach read_uncommitted consumers only; control batches (markers) reach none.
+    Of records beyond the last stable offset it is not known yet (`OPEN`): read_uncommitted consumers get them."""
+
+    DATA = "data"
+    ABORTED = "aborted"
+    OPEN = "open"
+    CONTROL = "control"
 
 
 class ControlType(IntEnum):
@@ -88,7 +101,7 @@ class BatchHeader:
         number = self.attributes & 0x07
         found = _COMPRESSIONS.get(number)  # one a batch: making the member of its number costs ten times as much
         if found is None:
-            raise MalformedRecord(f"unknown compression {number}", part=_PART, position=_CHECKED_FROM)
+            raise MalformedRecord(f"unknown compression {number}", part=_PART, position=CHECKED_FROM)
         return found
 
 
@@ -100,7 +113,52 @@ class LogRecord:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: bytes = b"\x00"
+    headers: bytes = _NO_HEADERS
+
+
+class PackedBatch(NamedTuple):
+    """A whole batch; `raw` are its bytes from the header on."""
+
+    header: BatchHeader
+    kind: BatchKind
+    raw: memoryview
+
+
+class DataBatch(NamedTuple):
+    """A batch of `partition` whose records a consumer gets; `records` are its bytes behind the header, decompressed."""
+
+    partition: int
+    header: BatchHeader
+    records: bytes
+
+
+def batches_in(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bool = True) -> Iterator[PackedBatch]:
+    """The whole batches in `data`, in their order; the last one may be cut off. `aborted`: producer id and first offset
+    of every aborted transaction that lies in `data`, even in part. `is_stable`: all is below the last stable offset.
+    Raises MalformedRecord: a header is not possible.
+
+    Producer 7 aborts, producer 8 commits, and the response lists (7, 0)::
+
+        0 to 2 of 7, transactional  aborted
+        3 to 4 of 8, transactional  data
+        5 of 7, a marker            control: 7's transaction is over
+        6 of 7, transactional       data: its next transaction is not listed
+    """
+    waiting, active = sorted(aborted, key=itemgetter(1), reverse=True), set[int]()
+    rest = memoryview(data)
+    while len(rest) >= HEADER_BYTES and (header := read_header(rest)).size_bytes <= len(rest):
+        while waiting and waiting[-1][1] <= header.last_offset:
+            active.add(waiting.pop()[0])
+        kind = BatchKind.DATA
+        if header.is_control:
+            kind = BatchKind.CONTROL
+            active.discard(header.producer_id)
+        elif header.is_transactional and not is_stable:
+            kind = BatchKind.OPEN
+        elif header.is_transactional and header.producer_id in active:
+            kind = BatchKind.ABORTED
+        yield PackedBatch(header, kind, rest[: header.size_bytes])
+        rest = rest[header.size_bytes :]
 
 
 def read_header(raw: bytes | memoryview) -> BatchHeader:
@@ -185,7 +243,8 @@ def _record(header: BatchHeader, record: bytes, begun: int) -> tuple[LogRecord, 
         timestamp_delta, offset_delta = reader.varlong(), reader.varint()
         key, value = _read_nullable(reader), _read_nullable(reader)
         headers = record[reader.position :]
-        record_headers(headers, reader.position)
+        if headers != _NO_HEADERS:
+            record_headers(headers, reader.position)
     except MalformedRecord as error:
         raise MalformedRecord(error.fault, part=_PART, position=begun + error.position) from error
     created = header.base_timestamp_ms + timestamp_delta

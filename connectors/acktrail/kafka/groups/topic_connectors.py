@@ -7,7 +7,10 @@ writes, as it is written; what is not about share groups is left out.
 
 from __future__ import annotations
 
+import logging
 import time
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -19,7 +22,7 @@ from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config, Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import InputError, UnsupportedRecord
-from acktrail.format.columns.decoding.batch_columns import columns_with_headers
+from acktrail.format.columns.decoding.batch_columns import columns_with_headers, partition_runs
 from acktrail.format.columns.schemas.table_schemas import DEAD_LETTER_RECORDS, GROUP_RECORDS
 from acktrail.format.wire.dead_letter_headers import (
     TOPIC_OF_GROUP,
@@ -30,15 +33,17 @@ from acktrail.format.wire.dead_letter_headers import (
 )
 from acktrail.format.wire.group_record import OTHER_TYPES, ShareGroupRecord, decode
 from acktrail.format.wire.primitives import INT16
-from acktrail.format.wire.raw_record import DecodeStatus, decode_with
+from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, decode_with
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import error_for
 from acktrail.kafka.describe_configs import broker_config
-from acktrail.kafka.log_reader import StateTopic, raw_records
-from acktrail.kafka.log_task import TopicTask, record_gauges
+from acktrail.kafka.descriptions import LogOffsets
+from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.log_task import LogPlace, LogTask
 from acktrail.kafka.source_connectors import LOG_KEYS, ClusterSource, LogSource, missing_rights
 from acktrail.model.acls import Purpose, needed
 
+_LOG: Final = logging.getLogger(__name__)
 _TABLE: Final = "dead_letter_records"
 _TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")
 _FIELDS: Final = ("group_id", "topic", "partition", "offset", "delivery_count", "message")
@@ -95,6 +100,70 @@ def dropped_by_group(admin: ShareGroupAdmin, topics: Mapping[str, str]) -> dict[
     prefix = broker_config(client_of(admin), TOPIC_PREFIX) if topics else None
     why = {group_id: dropped_letters(topic, prefix) for group_id, topic in sorted(topics.items())}
     return {group_id: text for group_id, text in why.items() if text is not None}
+
+
+def record_gauges(name: str, topics: str, counts: Mapping[str, int], passed_offsets: int) -> tuple[Gauge, ...]:
+    """Records by what became of them, and offsets that logs began behind."""
+    about = f"Records of {topics} that the task has read since its start."
+    records = [Gauge(name=name, about=about, value=count, labels={"status": each}) for each, count in counts.items()]
+    about = "Offsets between a position and the start of its log."
+    return (*records, Gauge(name=f"{name}_passed_offsets", about=about, value=passed_offsets))
+
+
+class TopicTask(LogTask):
+    """A topic whose records become rows of `table`; those that are left out are counted as filtered.
+
+    A log that starts behind the position is read from its start; the offsets between are counted, and are a line in
+    the log. What an unclean election took back stays in the tables.
+    """
+
+    table: ClassVar[str]
+    statuses: ClassVar[tuple[str, ...]]
+    passed_offsets = 0
+    """Offsets between a position and the start of its log."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.counts = Counter(dict.fromkeys(self.statuses, 0))
+        """Records by status."""
+
+    @abstractmethod
+    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
+        """The rows of at least one of `records`, which have the columns that `columns` gives; counts them."""
+
+    def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
+        """At the positions, in the logs as they are now."""
+        for number, log in logs.items():
+            place = self.begin(topic, log, self.position(self.source_partition(topic, number)))
+            place.leader_epoch = None  # an election is no reason to begin again
+
+    def deliver(self, topic: StateTopic, records: pa.Table, reached: Mapping[int, int]) -> None:
+        """One batch a partition, also where nothing but the position changed."""
+        parts = dict(partition_runs(records, "partition"))
+        for number, end in reached.items():
+            own = parts.get(number, records.slice(0, 0))
+            rows = self.rows(topic, own, self._context.run_id) if own.num_rows else own
+            self.give(
+                SourceBatch(
+                    source_partition=self._places[number].source_partition,
+                    rows={self.table: rows} if rows.num_rows else {},
+                    position=end,
+                )
+            )
+
+    def pass_to(self, place: LogPlace, log_start: int) -> None:
+        """Counted, and a line in the log."""
+        passed = log_start - place.next_offset
+        _LOG.info(
+            "partition %d of %s starts at %d, %d offsets behind the position %d: reading continues there",
+            place.partition,
+            self._name,
+            log_start,
+            passed,
+            place.next_offset,
+            extra={"event": "log_start_passed"},
+        )
+        self.passed_offsets += passed
 
 
 class _DeadLetterTopic(TopicTask):
@@ -225,14 +294,15 @@ class DeadLetterSource(LogSource):
 
 
 def _group_rows(records: pa.Table) -> Iterator[dict[str, Any]]:
-    for raw in raw_records(records):
+    for number, offset, time_ms, key, value in zip(*(column.to_pylist() for column in records.columns), strict=True):
+        raw = RawRecord(state_partition=number, offset=offset, timestamp_ms=time_ms, key=key, value=value)
         found = decode_with(decode, raw)
         yield {
-            "group_partition": raw.state_partition,
-            "offset": raw.offset,
-            "timestamp_ms": raw.timestamp_ms,
-            "key": raw.key,
-            "value": raw.value,
+            "group_partition": number,
+            "offset": offset,
+            "timestamp_ms": time_ms,
+            "key": key,
+            "value": value,
             **({} if found.record is None else _group_content(found.record)),
             "decode_status": found.status.value,
             "decode_error": found.reason,

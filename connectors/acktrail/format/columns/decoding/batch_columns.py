@@ -6,13 +6,12 @@ for all records at once. What does not look as expected is read again by the str
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
+from itertools import pairwise
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -21,7 +20,7 @@ from acktrail.errors import MalformedRecord
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.primitives import INT32
-from acktrail.format.wire.record_batch import HEADER_BYTES, BatchHeader, Compression, batch_records, read_header
+from acktrail.format.wire.record_batch import Compression, DataBatch, batch_records
 
 RECORDS_WITH_HEADERS: Final = RAW_RECORDS.append(pa.field("headers", pa.binary()))
 """`headers`: the bytes that ``record_headers`` reads."""
@@ -32,7 +31,6 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _SNAPPY_LONGEST_RUN: Final = 22
 """A copy of three bytes stands for at most 64: nothing unpacks to more than 22 times its size."""
-_CHECKED_FROM: Final = 21
 _LONGEST_VARINT: Final = 5
 _LONGEST_VARLONG: Final = 10
 _PADDING: Final = bytes(16)
@@ -40,72 +38,28 @@ _PADDING: Final = bytes(16)
 _NOT_NEGATIVE: Final = (1 << 63) - 1
 _LARGEST: Final = (1 << 31) - 1
 """Bytes that offsets of an Arrow column reach."""
-_FEW_ROWS: Final = 256
 _LEAST_LANES: Final = 32
 """A step over this number of batches costs less than a step of Python for each."""
-
-
-class DataBatch(NamedTuple):
-    """A batch of `partition` whose records a consumer gets; `records` are its bytes behind the header, decompressed."""
-
-    partition: int
-    header: BatchHeader
-    records: bytes
 
 
 BatchColumns = Callable[[Sequence[DataBatch]], pa.Table]
 """Makes a table of all records of some batches, in their order, with the columns of ``RAW_RECORDS`` first."""
 
 
-class ReadBatches(NamedTuple):
-    """What some bytes of a log hold: the batches with data in their order, the offset after the last batch of any kind
-    (None: there is none), and the newest leader epoch (-1: none)."""
-
-    batches: Sequence[DataBatch]
-    next_offset: int | None
-    leader_epoch: int
-
-
-def read_batches(partition: int, data: bytes, aborted: Iterable[tuple[int, int]]) -> ReadBatches:
-    """The whole batches in `data`; the last one may be cut off. Left out: control batches, and those of transactions
-    that were aborted (`aborted`: producer id and first offset of each that lies in `data`, even in part).
-
-    Raises MalformedRecord when a checksum is wrong or a header is not possible.
-    """
-    waiting, active = sorted(aborted, key=itemgetter(1), reverse=True), set[int]()
-    found: list[DataBatch] = []
-    next_offset, epoch = None, -1
-    for header, at in _whole_batches(data):
-        next_offset, epoch = header.last_offset + 1, max(epoch, header.leader_epoch)
-        while waiting and waiting[-1][1] <= header.last_offset:
-            active.add(waiting.pop()[0])
-        if header.is_control:
-            active.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in active):
-            body = data[at + HEADER_BYTES : at + header.size_bytes]
-            found.append(DataBatch(partition, header, unpacked(header.compression, body)))
-    return ReadBatches(found, next_offset, epoch)
+def partition_runs(rows: pa.Table, column: str) -> Iterator[tuple[int, pa.Table]]:
+    """Each run of rows with the same partition in `column`, in their order."""
+    partitions = rows.column(column).to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    for start, end in pairwise(bounds):
+        if end > start:
+            yield int(partitions[start]), rows.slice(start, end - start)
 
 
-def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, int]]:
-    """Header and place of each batch, its checksum verified."""
-    at = 0
-    while len(data) - at >= HEADER_BYTES:
-        header = read_header(data[at : at + HEADER_BYTES])
-        end = at + header.size_bytes
-        if end > len(data):
-            return
-        if google_crc32c.value(data[at + _CHECKED_FROM : end]) != header.crc:
-            raise MalformedRecord(
-                f"the CRC-32C of the batch at offset {header.base_offset} is wrong", part="batch", position=at
-            )
-        yield header, at
-        at = end
-
-
-def is_intact(header: BatchHeader, raw: bytes) -> bool:
-    """Whether the whole batch in `raw` has the checksum in `header`."""
-    return len(raw) == header.size_bytes and google_crc32c.value(raw[_CHECKED_FROM:]) == header.crc
+def between(rows: pa.Table, first: int, end: int | None) -> pa.Table:
+    """The rows with offsets from `first` up to before `end` (None: all)."""
+    offsets = rows.column("offset").to_numpy()
+    wanted = (offsets >= first) & (True if end is None else offsets < end)
+    return rows if wanted.all() else rows.filter(pa.array(wanted))
 
 
 def batch_columns(batches: Sequence[DataBatch]) -> pa.Table:
@@ -145,9 +99,9 @@ class _Columns:
         offsets = self._each([batch.header.base_offset for batch in self._batches]) + deltas
         self._check_deltas(deltas)
         columns = [
-            pa.array(self._each([batch.partition for batch in self._batches]).astype(np.int32)),
-            pa.array(offsets),
-            pa.array(self._timestamps(times)),
+            _numbers(self._each([batch.partition for batch in self._batches]).astype(np.int32)),
+            _numbers(offsets),
+            _numbers(self._timestamps(times)),
             *self._texts(keys, key_lengths, values, value_lengths),
         ]
         return pa.Table.from_arrays(columns, schema=RAW_RECORDS)
@@ -196,14 +150,14 @@ class _Columns:
         ends = np.append(bounds.reshape(-1), np.int32(len(self._bytes)))
         pieces = pa.Array.from_buffers(pa.binary(), 4 * len(keys), [None, pa.py_buffer(ends), pa.py_buffer(self._text)])
         rows = 4 * np.arange(len(keys))
-        return _taken(pieces, rows, key_lengths < 0), _taken(pieces, rows + 2, value_lengths < 0)
+        return pieces.take(_numbers(rows, key_lengths >= 0)), pieces.take(_numbers(rows + 2, value_lengths >= 0))
 
 
-def _taken(pieces: pa.Array, rows: Int64Array, is_null: BoolArray) -> pa.Array:
-    if len(rows) <= _FEW_ROWS:  # the functions on arrays take longer to be imported
-        texts = [None if gone else pieces[row].as_py() for row, gone in zip(rows.tolist(), is_null, strict=True)]
-        return pa.array(texts, pa.binary())
-    return pieces.take(pa.array(rows, mask=is_null if is_null.any() else None))
+def _numbers(values: npt.NDArray[Any], is_known: BoolArray | None = None) -> pa.Array:
+    """As ``pa.array``, which looks for pandas: that alone takes longer than most readings."""
+    bits = None if is_known is None else pa.py_buffer(np.packbits(is_known, bitorder="little"))
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _bounds(octets: npt.NDArray[np.uint8], counts: Int64Array, sizes: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any, Final
@@ -60,6 +59,8 @@ class Branch:
 @cache
 def registered(group: str) -> Mapping[str, str]:
     """The entry points of acktrail in `group`, ``module:attribute`` by name, without those of folders that are gone."""
+    from importlib.metadata import PackageNotFoundError, distribution  # commands of the trunk are known by name
+
     try:
         found = distribution("acktrail").entry_points.select(group=group)
     except PackageNotFoundError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -117,6 +118,8 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` begin with; a misspelt one is answered with the nearest names, which the base class
         looks for among those that are loaded: ``reconcile`` with ``run reconcile``."""
+        with suppress(_USAGE_ERROR):
+            return super().resolve_command(ctx, args)
         below = (path for path in self.targets() if path.startswith(self.prefix))
         paths = (path.removeprefix(self.prefix).replace(".", " ") for path in below)
         names: dict[str, Any] = dict.fromkeys([*self.list_commands(ctx), *paths])
@@ -129,14 +132,13 @@ class CommandGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # the base class's signature
         path = self.prefix + cmd_name
-        target = COMMANDS.get(path) or self.targets().get(path)
         if path in GROUPS:
             inner = type(type(self).__name__, (type(self),), {"prefix": f"{path}."})
             found = command_group(GROUPS[path], cls=inner)
-        elif target is None:
-            return None
-        else:
+        elif target := COMMANDS.get(path) or self.targets().get(path):
             found = load(target)
+        else:
+            return None
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(rich_markup_mode=None, add_completion=False)
             alone.command()(spread(found))

@@ -15,13 +15,10 @@ import ssl
 import time
 from dataclasses import dataclass, field
 from functools import cache
-from http.client import HTTPException
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NoReturn
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote_plus, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -129,34 +126,38 @@ def token_source(credentials: ClientCredentials) -> TokenSource:
     return TokenSource(credentials)
 
 
-class _NoRedirect(HTTPRedirectHandler):
-    """A redirected request would take the secret along."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 def _fetch(credentials: ClientCredentials) -> Token:
-    """Ask the endpoint (RFC 6749, 4.4.2)."""
+    """Ask the endpoint (RFC 6749, 4.4.2). Most clusters have none: what asks is loaded here."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+    class NoRedirect(HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            """A redirected request would take the secret along."""
+
+    opener = build_opener(HTTPSHandler(context=_context(credentials)), NoRedirect)
+    request = Request(credentials.token_url, *_request(credentials), method="POST")  # noqa: S310  # https, checked
     try:
-        with _opener(credentials).open(_request(credentials), timeout=_TIMEOUT_S) as answer:
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
             body = answer.read(_LARGEST_ANSWER)
     except HTTPError as error:
         with error:
             raise _refusal(credentials, error.code, _members(error.read(_LARGEST_ANSWER))) from None
-    except (OSError, HTTPException, URLError) as error:
+    except (OSError, HTTPException) as error:
         raise _unreachable(credentials, getattr(error, "reason", error)) from None
     return _token(credentials, _members(body))
 
 
-def _opener(credentials: ClientCredentials) -> OpenerDirector:
+def _context(credentials: ClientCredentials) -> ssl.SSLContext:
     context = ssl.create_default_context() if credentials.ca_file is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if credentials.ca_file is not None:
         trust(context, "https.ca.location", credentials.ca_file, signed="the token endpoint")
-    return build_opener(HTTPSHandler(context=context), _NoRedirect)
+    return context
 
 
-def _request(credentials: ClientCredentials) -> Request:
+def _request(credentials: ClientCredentials) -> tuple[bytes, dict[str, str]]:
+    """Form and headers."""
     encode = quote_plus if credentials.encodes_login else str
     login = f"{encode(credentials.client_id)}:{encode(credentials.client_secret)}"
     form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
@@ -165,7 +166,7 @@ def _request(credentials: ClientCredentials) -> Request:
         "Accept": "application/json",
         "Content-Type": "application/x-www-form-urlencoded",
     }
-    return Request(credentials.token_url, urlencode(form).encode(), headers, method="POST")  # noqa: S310  # https, checked
+    return urlencode(form).encode(), headers
 
 
 def _members(body: bytes) -> dict[str, Any]:

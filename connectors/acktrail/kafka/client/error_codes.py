@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Final
 
 from kafka.errors import kafka_errors
@@ -45,9 +46,6 @@ _AUTHORIZATION: Final = frozenset(
 _UNKNOWN: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_ID})
 _REFUSED_INPUT: Final = frozenset({17, 24, 40, 42, 44})
 _TRY_LATER: Final = UNANSWERED | LOOK_AGAIN | {THROTTLING_QUOTA_EXCEEDED}
-_ADVICE: Final = tomllib.loads(files(__package__).joinpath("change_advice.toml").read_text("utf-8"))
-_CHANGE_ADVICE: Final[Mapping[str, str]] = _ADVICE["nothing_was_changed"]
-"""For every code after which nothing was changed. Any other code leaves the outcome open."""
 
 
 def error_text(code: int, message: str | None = None) -> str | None:
@@ -107,18 +105,27 @@ class ErrorScope(StrEnum):
     NO_ANSWER = "no_answer"
 
 
+@cache
+def _advice(after: str) -> Mapping[str, str]:
+    """What to do by error code: ``unchanged`` has every code after which nothing was changed, ``open`` some others."""
+    import tomllib  # for those who change something
+
+    text = files(__package__).joinpath("change_advice.toml").read_text("utf-8")
+    return MappingProxyType(tomllib.loads(text)[after])
+
+
 def outcome_of(code: int, scope: ErrorScope) -> Outcome:
     """What an error code means for one part of a change; unknown for every code without an advice. On one part the
     codes of ``SAFE_TO_SEND_AGAIN`` leave it open: they come from the share coordinator after several tries, and an
     earlier one may have arrived."""
     if code == NONE:
         return Outcome.DONE
-    is_open = str(code) not in _CHANGE_ADVICE or (scope is ErrorScope.PART and code in SAFE_TO_SEND_AGAIN)
+    is_open = str(code) not in _advice("unchanged") or (scope is ErrorScope.PART and code in SAFE_TO_SEND_AGAIN)
     return Outcome.UNKNOWN if is_open else Outcome.REFUSED
 
 
 def advice_for(code: int, scope: ErrorScope, operation: str) -> str:
     """What to do about it; `operation` is the ACL operation that the change needs where it was refused."""
     if outcome_of(code, scope) is Outcome.UNKNOWN:
-        return str(_ADVICE["outcome_is_open"].get(str(code), _ADVICE["outcome_is_open"]["other"]))
-    return _CHANGE_ADVICE.get(str(code), "").format(operation=operation)
+        return _advice("open").get(str(code), _advice("open")["other"])
+    return _advice("unchanged").get(str(code), "").format(operation=operation)

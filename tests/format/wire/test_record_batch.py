@@ -39,6 +39,7 @@ from acktrail.format.wire.record_batch import (
     record_headers,
 )
 from acktrail.kafka.log_fetcher import data_batches, intact_batches
+from acktrail.kafka.log_reader import LogPart
 from acktrail.offline.log_batches import is_intact
 
 maybe_bytes = st.one_of(st.none(), st.binary(max_size=40))
@@ -311,6 +312,8 @@ def test_columns_are_the_strict_readers_records(
     data = b"".join(batch(each, compression=codec) for each in logs)
     found = data_batches(7, intact_batches(data, ()))
     assert rows(batch_columns(found)) == strictly(found)
+    few, bulk = ([*LogPart(0, 3, 200_000, found, is_bulk).records(lambda key: key)] for is_bulk in (False, True))
+    assert few == bulk == [r for each in logs for r in each if 3 <= r.offset < 200_000 and r.key]
     assert [row[1:] for row in rows(batch_columns(found))] == [
         (r.offset, r.timestamp_ms, r.key, r.value) for each in logs for r in each
     ]
@@ -347,14 +350,8 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
     def written(offset: int, producer: int) -> bytes:
         return batch(records_of([(1, 5, b"k", b"v")], offset), attributes=TRANSACTIONAL, producer_id=producer)
 
-    parts = [
-        written(0, 1),
-        written(1, 2),
-        control_batch(2, 0, producer_id=1),
-        written(3, 1),
-        control_batch(4, 1, producer_id=1),
-    ]
-    found = intact_batches(b"".join(parts), [(1, 0)])
+    aborted = written(0, 1) + written(1, 2) + control_batch(2, 0, producer_id=1)
+    found = intact_batches(aborted + written(3, 1) + control_batch(4, 1, producer_id=1), [(1, 0)])
     assert [row[1] for row in rows(batch_columns(data_batches(0, found)))] == [1, 3]
     assert [each.header.last_offset for each in found] == [0, 1, 2, 3, 4]
 

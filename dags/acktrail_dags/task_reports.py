@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
     from acktrail.view.run_messages import ChangesOf, Known, Notification
     from acktrail.view.run_summary import Summary
-    from acktrail_expectations.gate import ValidationSummary
+    from acktrail_expectations.rule_results import ValidationSummary
 
 RESULT: Final = "result"
 """The XCom key of what a task did: ``run_id``, ``counts``, ``links``, and what else it found."""

@@ -15,7 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail_expectations.gate import ValidationSummary
+    from acktrail_expectations.rule_results import ValidationSummary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -53,7 +53,9 @@ def _validate(
     from acktrail.executors import default_executors
     from acktrail.tables.delta.store import Tables
     from acktrail.view.cluster_health import no_share_group
-    from acktrail_expectations.gate import choose_run, headline, pass_gate, validate_run
+    from acktrail_expectations.gate import pass_gate, validate_run
+    from acktrail_expectations.known_runs import choose_run
+    from acktrail_expectations.rule_results import headline
 
     if suites is not None:
         from acktrail_expectations.notebook import export_suites
@@ -80,7 +82,7 @@ def _validate(
 
 
 def _json(summary: ValidationSummary) -> str:
-    from acktrail_expectations.gate import critical_among
+    from acktrail_expectations.rule_results import critical_among
 
     return json.dumps(
         {
@@ -97,7 +99,7 @@ def _json(summary: ValidationSummary) -> str:
 
 
 def _text(summary: ValidationSummary) -> str:
-    from acktrail_expectations.gate import headline, unevaluated_lines
+    from acktrail_expectations.rule_results import headline, unevaluated_lines
 
     headers = ("SUITE", "EXPECTATION", "SEVERITY", "RESULT", "COMPARED", "UNEXPECTED", "OBSERVED")
     rows = [

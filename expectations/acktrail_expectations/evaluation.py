@@ -31,14 +31,14 @@ from acktrail_expectations.frames.table_frames import (
     share_partition_states_frame,
     state_partitions_frame,
 )
-from acktrail_expectations.gate import (
+from acktrail_expectations.known_runs import own_rows
+from acktrail_expectations.rule_results import (
     EXAMPLES,
     NOT_KNOWN,
     RESULTS,
     QualityResult,
     ValidationSummary,
     merged,
-    own_rows,
     stored_result,
 )
 from acktrail_expectations.run_data import RunData, UnvalidatedRecords

@@ -36,7 +36,7 @@ from acktrail_expectations.evaluation import (
     record_frames,
     suite_frames,
 )
-from acktrail_expectations.gate import choose_run
+from acktrail_expectations.known_runs import choose_run
 from acktrail_expectations.run_data import RunData
 
 _COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}

@@ -24,7 +24,8 @@ from acktrail.errors import UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.evaluation import checks_of, evaluate, share_partition
 from acktrail_expectations.frames.frame_columns import frame_of, known_true, where
-from acktrail_expectations.gate import QualityResult, ValidationSummary, validate_once
+from acktrail_expectations.gate import validate_once
+from acktrail_expectations.rule_results import QualityResult, ValidationSummary
 
 _NUMBERS: Final = (
     *("partition", "log_start_offset", "log_end_offset", "wanted_offset", "target_offset", "to_deliver"),

@@ -34,7 +34,7 @@ from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_re
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import state_topic_observed
-from acktrail_expectations.gate import own_rows
+from acktrail_expectations.known_runs import own_rows
 
 LOOK_BACK: Final = 5_000
 """Records before the first one to validate that are read too, on each state partition: a record is compared

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Final
 
+import grimp
 import pytest
 from architecture.test_rooms import _code_lines, shipped
 from jinja2 import Environment, nodes
@@ -73,6 +75,14 @@ def test_every_contract_is_kept_and_can_fail(contracts: Path, tmp_path: Path) ->
     code, said = _lint(tmp_path, contracts)
     assert code != 0
     assert [arrow for arrow in arrows if "{} -> {} ".format(*arrow) not in said] == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions, and those for types alone, count as well. CycleError names the circle."""
+    graph = grimp.build_graph(*SIMULATION, *FOLDERS, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imports) > len(FOLDERS)
+    TopologicalSorter(imports).prepare()
 
 
 def test_every_module_imports() -> None:

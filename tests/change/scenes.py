@@ -32,6 +32,7 @@ from acktrail.change.execution.attempt import answer_detail, request_detail
 from acktrail.change.lifecycle.plan_life import GroupStatus, Status, standings
 from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.change.planning.reset_plan import ResetPlan, build_plan
+from acktrail.change.planning.reset_rules import PlanCheck
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
 from acktrail.change.verification.verify import closing, group_outcome, open_attempts
 from acktrail.config import TablesConfig
@@ -167,15 +168,11 @@ def a_snapshot(*partitions: PartitionFacts, **changes: Any) -> Snapshot:
     return replace(snapshot, **changes)
 
 
-def a_plan(request: ResetRequest | None = None, snapshot: Snapshot | None = None) -> ResetPlan:
-    return with_hash(
-        build_plan(
-            request or a_request(),
-            snapshot or a_snapshot(),
-            plan_id="p1",
-            created_by="somebody@here",
-        )
-    )
+def a_plan(
+    request: ResetRequest | None = None, snapshot: Snapshot | None = None, checks: Sequence[PlanCheck] = ()
+) -> ResetPlan:
+    made_for, found = request or a_request(), snapshot or a_snapshot()
+    return with_hash(build_plan(made_for, found, checks, plan_id="p1", created_by="somebody@here"))
 
 
 __all__ = [

@@ -24,7 +24,8 @@ from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import StateRecordFrames
-from acktrail_expectations.gate import QualityResult, ValidationSummary, log_summary, pass_gate, validate_run
+from acktrail_expectations.gate import log_summary, pass_gate, validate_run
+from acktrail_expectations.rule_results import QualityResult, ValidationSummary
 
 RUN = "run-1"
 NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)

@@ -21,7 +21,7 @@ from acktrail.tables.exported.record_files import later_records
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck, check_of, evaluate
 from acktrail_expectations.frames.frame_columns import observed_cluster
-from acktrail_expectations.gate import (
+from acktrail_expectations.rule_results import (
     QualityResult,
     RuleState,
     ValidationSummary,

@@ -39,7 +39,8 @@ from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.evaluation import checks_of
-from acktrail_expectations.gate import record, recorded, validate_run
+from acktrail_expectations.gate import validate_run
+from acktrail_expectations.rule_results import record, recorded
 from acktrail_expectations.run_data import SEQUENCE, RunData
 
 pytestmark = pytest.mark.usefixtures("plain_engine")

@@ -47,7 +47,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations import run_data
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
-from acktrail_expectations.gate import QualityResult, RuleState, pass_gate, validate_run
+from acktrail_expectations.gate import pass_gate, validate_run
+from acktrail_expectations.rule_results import QualityResult, RuleState
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
 

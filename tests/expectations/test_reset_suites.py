@@ -25,8 +25,8 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation
-from acktrail_expectations.gate import recorded
 from acktrail_expectations.reset_gate import validate_plan, validate_result
+from acktrail_expectations.rule_results import recorded
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("plain_engine")]
 

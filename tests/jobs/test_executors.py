@@ -21,7 +21,8 @@ from acktrail.reconcile.observed_run import Coverage, StateLog
 from acktrail.reconcile.replay_resume import ReplayStart, replay_shares
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import run_data
-from acktrail_expectations.gate import QualityResult, validate_run
+from acktrail_expectations.gate import validate_run
+from acktrail_expectations.rule_results import QualityResult
 from acktrail_jobs.commands.engine import executors_on
 from acktrail_jobs.commands.pipeline_commands import reconcile, verify
 from acktrail_jobs.spark_executors import SparkExecutors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,13 +41,9 @@ def make_plan(
     request = with_named_groups(request)
     targets = _targets(cluster, tables, request) if given is None else given
     snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
-    snapshot = _counted(cluster, tables, request, snapshot)
-    plan = reset_plan.build_plan(
-        request,
-        snapshot,
-        plan_id=new_run_id(snapshot.taken_at_ms),
-        created_by=created_by or account(),
-    )
+    snapshot, checks = _counted(cluster, tables, request, snapshot)
+    plan_id = new_run_id(snapshot.taken_at_ms)
+    plan = reset_plan.build_plan(request, snapshot, checks, plan_id=plan_id, created_by=created_by or account())
     return with_hash(reset_plan.with_notices(plan, [*notices, *unanswered_now(tables, plan)]))
 
 
@@ -60,16 +56,18 @@ def judged_again(
         given: TargetOffsets = reset_plan.own_offsets(plan)
     else:
         given = _targets(cluster, tables, request, but=plan.plan_id, groups=plan.group_ids) or {}
-    return reset_plan.differences(
-        plan, rows, _counted(cluster, tables, request, reset_plan.as_planned(plan, now, given))
-    )
+    found = _counted(cluster, tables, request, reset_plan.as_planned(plan, now, given))
+    return reset_plan.differences(plan, rows, *found)
 
 
-def _counted(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
-    """`snapshot` with what the numbers of a plan, and the checks of branches, need besides."""
+def _counted(
+    cluster: Cluster, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot
+) -> tuple[Snapshot, tuple[PlanCheck, ...]]:
+    """The checks of branches, and `snapshot` with what they and the numbers of a plan need besides."""
     topics = {topic.topic: topic for topic in snapshot.topics}
-    snapshot = with_checks(cluster, snapshot, plan_checks(tables, snapshot.cluster.cluster_id, topics))
-    return with_passed(cluster, tables, request, with_hidden(cluster.admin, request, snapshot))
+    checks = plan_checks(tables, snapshot.cluster.cluster_id, topics)
+    snapshot = with_staying(cluster, snapshot, {name for check in checks for name in check.whole_topics})
+    return with_passed(cluster, tables, request, with_hidden(cluster.admin, request, snapshot)), checks
 
 
 def unanswered_now(tables: TablesConfig | None, plan: reset_plan.ResetPlan) -> list[Notice]:
@@ -107,24 +105,23 @@ def _targets(
     return from_history(cluster.admin, tables, named, strategy.moment_ms or 0)
 
 
-def with_checks(cluster: Cluster, snapshot: Snapshot, checks: Sequence[PlanCheck]) -> Snapshot:
-    """`snapshot` with `checks`, and with the other share partitions of its groups in the topics that these ask for.
-    Raises as `take_snapshot`."""
-    wanted = {name for check in checks for name in check.whole_topics}
+def with_staying(cluster: Cluster, snapshot: Snapshot, wanted: Collection[str]) -> Snapshot:
+    """`snapshot` with the other share partitions of its groups in the topics that are `wanted` whole. Raises as
+    `take_snapshot`."""
     topics = {topic.topic: topic for topic in snapshot.topics}
     named = {facts.key for facts in snapshot.partitions}
     parts = {
         group: [
             (topic, index)
-            for topic in sorted(wanted & {name for own, name, _ in named if own == group})
+            for topic in sorted({name for own, name, _ in named if own == group}.intersection(wanted))
             for index in range(topics[topic].partition_count)
             if (group, topic, index) not in named
         ]
         for group in dict.fromkeys(group for group, _, _ in sorted(named))
     }
     if not any(parts.values()):
-        return replace(snapshot, checks=tuple(checks))
+        return snapshot
     described = described_offsets(cluster.admin, parts)
     others = FactsCollection(cluster=cluster, groups=snapshot.groups, described=described, topics=topics, parts=parts)
     found = others.found(others.states(), now_ms=snapshot.taken_at_ms)
-    return replace(snapshot, checks=tuple(checks), staying=found.partitions)
+    return replace(snapshot, staying=found.partitions)

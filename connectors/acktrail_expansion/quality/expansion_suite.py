@@ -22,7 +22,8 @@ from acktrail_expansion.law.order import ExpansionStatus, FenceGap, OrderVerdict
 from acktrail_expansion.settings import ordered_groups, settle_time
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.frame_columns import frame_of
-from acktrail_expectations.gate import QualityResult, ValidationSummary, pass_gate, record
+from acktrail_expectations.gate import pass_gate
+from acktrail_expectations.rule_results import QualityResult, ValidationSummary, record
 
 SUITE: Final = "partition_expansions"
 _COUNTER: Final = "expansion validations"

@@ -15,8 +15,8 @@ from samples.memory_plugins import MemoryWorld, memory_plugins
 from acktrail.connect.rest.application import rest_server
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.connect.runtime.connector_run import ConfigStore
-from acktrail.connect.runtime.standalone import WorkerConfig
 from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.runtime.worker_config import WorkerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,9 @@ from servers.workload import until
 from acktrail.connect.bounded_listener import PATIENCE_S, BoundedListener
 from acktrail.connect.rest.application import rest_server
 from acktrail.connect.runtime.connector_run import ConfigStore
-from acktrail.connect.runtime.standalone import WorkerConfig, log_to_stderr
+from acktrail.connect.runtime.standalone import log_to_stderr
 from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.runtime.worker_config import WorkerConfig
 from acktrail.errors import ConfigurationError
 
 SECRET_KEYS = (

@@ -27,8 +27,8 @@ from acktrail.view.table_metrics import metrics_text
 from acktrail_expansion.law.order import FenceGap, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.quality.expansion_suite import SUITE, check_expansions, pass_expansion_gate
-from acktrail_expectations.gate import ValidationSummary
 from acktrail_expectations.notebook import export_suites
+from acktrail_expectations.rule_results import ValidationSummary
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -33,6 +33,7 @@ RULES = {order.name: order.value for order in ResetOrdering}
 BROKEN, UNCERTAIN, GATE = RULES.values()
 ORDERED, NONE = OrderedGroups(("g",)), OrderedGroups()
 REFUSED, WARNED, SERIOUS = Severity.REFUSAL, Severity.WARNING, Severity.SERIOUS
+Found = tuple[Snapshot, KeyOrderCheck]
 any_group = pytest.mark.parametrize("ordered", [NONE, ORDERED], ids=["any", "ordered"])
 
 
@@ -41,7 +42,7 @@ def snapshot(
     others: Mapping[int, int | None],
     known: FencedExpansion | None = DOUBLED,
     ordered: OrderedGroups = NONE,
-) -> Snapshot:
+) -> Found:
     """The group is at the ends of the partitions, but for `others`; those without a target stay."""
     count = 2 if known is None else known.new_count
 
@@ -50,16 +51,17 @@ def snapshot(
         given = TargetOffset(offset=targets.get(partition), topic_id=TOPIC.topic_id)
         return replace(row, given=given if partition in targets else TargetOffset(), offset_at=0)
 
-    return a_snapshot(
+    taken = a_snapshot(
         *map(facts, sorted(targets)),
         topics=(replace(TOPIC, partition_count=count),),
-        checks=(KeyOrderCheck(known={"orders": known and [known]}, ordered=ordered),),
         staying=tuple(facts(partition) for partition in range(count) if partition not in targets),
     )
+    return taken, KeyOrderCheck(known={"orders": known and [known]}, ordered=ordered)
 
 
-def planned(found: Snapshot, kind: StrategyKind = StrategyKind.FROM_FILE, **asked: Any) -> ResetPlan:
-    return a_plan(a_request(kind, allow_skip=True, **asked), found)
+def planned(found: Found, kind: StrategyKind = StrategyKind.FROM_FILE, **asked: Any) -> ResetPlan:
+    taken, check = found
+    return a_plan(a_request(kind, allow_skip=True, **asked), taken, [check])
 
 
 def said(made: ResetPlan) -> dict[str, Severity]:
@@ -107,9 +109,9 @@ def test_the_positions_that_stay_count(
 ) -> None:
     """What the reset does not touch is where the group is. A start offset alone is no place: Kafka moves it with the
     next write, and records behind it may have been delivered, or all finished."""
-    found = snapshot(targets, others)
-    staying = tuple(with_state(row, state) if row.partition in others else row for row in found.staying)
-    assert said(planned(replace(found, staying=staying))) == dict.fromkeys(rules, WARNED)
+    taken, check = snapshot(targets, others)
+    staying = tuple(with_state(row, state) if row.partition in others else row for row in taken.staying)
+    assert said(planned((replace(taken, staying=staying), check))) == dict.fromkeys(rules, WARNED)
 
 
 def with_state(row: PartitionFacts, state: dict[str, Any] | None) -> PartitionFacts:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from acktrail.model.offset_ranges import Span
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
-
-if TYPE_CHECKING:
-    from acktrail.change.planning.reset_rules import PlanCheck
 
 _GROUP_ID_NOT_FOUND: Final = 69
 
@@ -204,8 +201,8 @@ class StateFacts:
 class Snapshot:
     """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches,
     `states` what the state topic had. `hidden`: share partitions with a state of topics that may not be described,
-    where all topics are asked for. `checks`: what branches know of the topics; `staying`: the other share partitions
-    that they need, which the request leaves as they are.
+    where all topics are asked for. `staying`: the other share partitions that checks of branches need, which the
+    request leaves as they are.
     """
 
     taken_at_ms: int
@@ -216,5 +213,4 @@ class Snapshot:
     unmatched: tuple[str, ...] = ()
     states: StateFacts = field(default_factory=StateFacts)
     hidden: tuple[SharePartition, ...] = ()
-    checks: tuple[PlanCheck, ...] = ()
     staying: tuple[PartitionFacts, ...] = ()

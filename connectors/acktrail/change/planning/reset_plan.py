@@ -26,6 +26,7 @@ from acktrail.change.planning.change_plan import SUMMED, ChangePlan, PartitionPl
 from acktrail.change.planning.impact import CountUnit, Impact, impact_of, resolve
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity
 from acktrail.change.planning.reset_rules import (
+    PlanCheck,
     PlannedRow,
     notices_of_branches,
     notices_on,
@@ -63,15 +64,12 @@ class ResetPlan(ChangePlan):
 
 
 def build_plan(
-    request: ResetRequest,
-    snapshot: Snapshot,
-    *,
-    plan_id: str,
-    created_by: str,
+    request: ResetRequest, snapshot: Snapshot, checks: Iterable[PlanCheck] = (), *, plan_id: str, created_by: str
 ) -> ResetPlan:
     """The plan for what was found, without its hash. Pure: the same arguments give the same plan. Refusals are part of
     it: a plan that may not be carried out still says what it would do where that is known."""
     rows, strategy = planned_rows(request, snapshot), request.strategy
+    said = [*notices_on(request, snapshot, rows), *notices_of_branches(checks, request, snapshot, rows)]
     plan = ResetPlan(
         plan_id=plan_id,
         kind=_KINDS.get(strategy.kind, "reset"),
@@ -85,7 +83,7 @@ def build_plan(
         request=request,
         groups=snapshot.groups,
         partitions=tuple(_partition_plan(row) for row in rows),
-        notices=by_severity([*notices_on(request, snapshot, rows), *notices_of_branches(request, snapshot, rows)]),
+        notices=by_severity(said),
     )
     return with_totals(plan)
 
@@ -163,21 +161,18 @@ def _within(row: PartitionPlan, now: PartitionFacts) -> tuple[int | None, int | 
     return start, end
 
 
-def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapshot) -> tuple[Notice, ...]:
+def differences(
+    plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapshot, checks: Iterable[PlanCheck] = ()
+) -> tuple[Notice, ...]:
     """Refusals for every statement of `plan` about `rows` that `snapshot` (`as_planned`) does not give, and for every
     notice that it gives and `plan` lacks. Branches are asked about `rows` alone: what is left out stays as it is."""
-    fresh = build_plan(
-        plan.request,
-        replace(snapshot, checks=()),
-        plan_id=plan.plan_id,
-        created_by=plan.created_by,
-    )
+    fresh = build_plan(plan.request, snapshot, plan_id=plan.plan_id, created_by=plan.created_by)
     now = {row.key: row for row in fresh.partitions}
     keys, groups = {row.key for row in rows}, {row.group_id for row in rows}
     found = [Notice(Severity.REFUSAL, RULE, text, *row.key) for row in rows for text in _on_row(row, now[row.key])]
     found += [
         Notice(Severity.REFUSAL, one.rule, one.text, one.group_id, one.topic, one.partition)
-        for one in _unsaid(plan, [*fresh.notices, *_of_branches(plan, snapshot, keys)])
+        for one in _unsaid(plan, [*fresh.notices, *_of_branches(checks, plan, snapshot, keys)])
         if one.group_id is None or (one.group_id in groups and (one.partition is None or one.place in keys))
     ]
     if with_totals(plan) != plan:
@@ -187,12 +182,14 @@ def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapsh
     return tuple(found)
 
 
-def _of_branches(plan: ResetPlan, snapshot: Snapshot, keys: Collection[tuple[str, str, int]]) -> Iterator[Notice]:
+def _of_branches(
+    checks: Iterable[PlanCheck], plan: ResetPlan, snapshot: Snapshot, keys: Collection[tuple[str, str, int]]
+) -> Iterator[Notice]:
     """What branches say when `keys` alone are sent."""
     sent = tuple(facts for facts in snapshot.partitions if facts.key in keys)
     left = tuple(facts for facts in snapshot.partitions if facts.key not in keys)
     snapshot = replace(snapshot, partitions=sent, staying=(*snapshot.staying, *left))
-    return notices_of_branches(plan.request, snapshot, planned_rows(plan.request, snapshot))
+    return notices_of_branches(checks, plan.request, snapshot, planned_rows(plan.request, snapshot))
 
 
 def _unsaid(plan: ResetPlan, now: Iterable[Notice]) -> Iterator[Notice]:

@@ -258,9 +258,11 @@ def plan_checks(
     return tuple(make(tables, cluster_id, topics) for make in loaded("plan_check"))
 
 
-def notices_of_branches(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> Iterator[Notice]:
-    """What every check of `snapshot` says about `rows`."""
-    for notice in (each for check in snapshot.checks for each in check.notices(request, snapshot, rows)):
+def notices_of_branches(
+    checks: Iterable[PlanCheck], request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]
+) -> Iterator[Notice]:
+    """What every check says about `rows`."""
+    for notice in (each for check in checks for each in check.notices(request, snapshot, rows)):
         if notice.severity is not Severity.REFUSAL:
             yield notice
         elif request.strategy.kind in _GIVES_STATE or notice.rule in request.allow:

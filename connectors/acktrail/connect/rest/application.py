@@ -16,8 +16,8 @@ from acktrail.connect.rest.answers import Problem
 from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.http_server import Access, Guard, HttpServer, is_loopback
 from acktrail.connect.rest.routes import router
-from acktrail.connect.runtime.standalone import WorkerConfig
 from acktrail.connect.runtime.worker import ConnectorConflict, Worker
+from acktrail.connect.runtime.worker_config import WorkerConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
 
 _LIST_OF_ERRORS: Final = (

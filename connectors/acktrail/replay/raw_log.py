@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, binary_column, by_partition_and_offset
-from acktrail.format.columns.decoding.decode_records import are_decoded, decode_rows
+from acktrail.format.columns.decoding.irregular_values import IrregularRows
 from acktrail.format.columns.decoding.regular_values import LazyRecords, read_lazy
-from acktrail.format.columns.record_columns import NumberColumn, RecordColumns, content_columns
+from acktrail.format.columns.record_columns import NumberColumn, RecordColumns
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
@@ -207,7 +207,7 @@ class PendingRecords:
     def read_irregular(self) -> tuple[RecordColumns, BoolArray]:
         """The content of all records, regular or not, and which of them can be read."""
         taken = [array.take(pa.array(self.rows)) for array in (self.values, self.timestamps)]
-        records, readable = read_strictly(taken[0], self.is_snapshot)
+        records, readable = read_irregular(taken[0], self.is_snapshot)
         address = _address(self.offsets, taken[1].fill_null(_NO_TIMESTAMP).to_numpy())
         return RecordColumns(numbers={**records.numbers, **address}, batches=records.batches), readable
 
@@ -222,10 +222,11 @@ class PendingRecords:
         )
 
 
-def read_strictly(values: pa.BinaryArray, is_snapshot: BoolArray) -> tuple[RecordColumns, BoolArray]:
-    """The content of values of snapshots and updates, read one by one, and which of them can be read."""
-    rows = decode_rows(_KEYS.take(pa.array(is_snapshot.astype(np.int8))), values)
-    return content_columns(rows), are_decoded(rows)
+def read_irregular(values: pa.BinaryArray, is_snapshot: BoolArray) -> tuple[RecordColumns, BoolArray]:
+    """The content of values of snapshots and updates, and which of them can be read."""
+    keys, trusted = _KEYS.take(pa.array(is_snapshot.astype(np.int8))), np.ones(len(is_snapshot), np.bool_)
+    irregular = IrregularRows(keys=keys, values=values, is_snapshot=is_snapshot, trusted=trusted)
+    return irregular.decode(np.arange(len(is_snapshot)), binary_column(values)), irregular.readable
 
 
 def _address(offsets: Int64Array, timestamps: Int64Array) -> dict[str, NumberColumn]:
@@ -270,7 +271,7 @@ def _are_readable(values: pa.BinaryArray, rows: Int64Array) -> BoolArray:
     readable = read_lazy(binary_column(values).take(rows), is_snapshot)[1].copy()
     irregular = np.flatnonzero(~readable)
     if len(irregular):
-        readable[irregular] = read_strictly(values.take(pa.array(rows[irregular])), is_snapshot[irregular])[1]
+        readable[irregular] = read_irregular(values.take(pa.array(rows[irregular])), is_snapshot[irregular])[1]
     return readable
 
 
@@ -278,7 +279,7 @@ def apply_records(states: StateColumns, pending: Sequence[PendingRecords]) -> St
     """The states after `pending`: records after the `states`, or from a new base on (a snapshot, or an update without
     one). Records that cannot be read are skipped.
 
-    Irregular values of all pieces are decoded at the end.
+    Irregular values of all pieces are decoded together at the end: decoding a few at a time costs more.
     """
     regular_records = [list(piece.read()) for piece in pending]
     regular = [np.concatenate([_NONE, *(mask for _, mask in pieces)]) for pieces in regular_records]

@@ -243,6 +243,12 @@ class RecordColumns:
         numbers = {name: column.take(rows) for name, column in self.numbers.items()}
         return RecordColumns(numbers=numbers, batches=self.batches.take(rows))
 
+    @classmethod
+    def concat(cls, pieces: Sequence[RecordColumns]) -> RecordColumns:
+        """The pieces end to end; all have the same columns."""
+        numbers = {name: NumberColumn.concat([piece.numbers[name] for piece in pieces]) for name in pieces[0].numbers}
+        return cls(numbers=numbers, batches=BatchColumns.concat([piece.batches for piece in pieces]))
+
 
 def content_columns(rows: pa.RecordBatch, others: Sequence[str] = ()) -> RecordColumns:
     """``CONTENT_NUMBERS``, numbers of `others`, and batches of decoded rows."""

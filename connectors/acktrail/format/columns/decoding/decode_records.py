@@ -1,45 +1,36 @@
 """Raw records to decoded columns, in numpy over Arrow buffers.
 
-Regular records are decoded in bulk, all others (a tombstone, a tag inside a batch, damage) row by row with the strict
-decoder of ``wire``. Both give the same result for a row.
+Regular records are decoded in bulk; irregular values (a tombstone, an unknown tag, bytes left over) together, step by
+step; the rest (a damaged key) row by row with the strict decoder of ``wire``. All three give the same result for a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.errors import InputError
-from acktrail.format.columns.binary_column import BoolArray, Int64Array, binary_column
+from acktrail.format.columns.binary_column import Int64Array, binary_column
+from acktrail.format.columns.decoding.irregular_values import CONTENT_COLUMNS, Decoder, IrregularRows, decode_rows
 from acktrail.format.columns.decoding.regular_values import read_values
-from acktrail.format.columns.record_columns import CONTENT_NUMBERS, RecordColumns, content_columns
+from acktrail.format.columns.record_columns import CONTENT_NUMBERS
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import KeyColumns, read_keys
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, decode, decode_key
-from acktrail.format.wire.raw_record import AddressedRecord, DecodeStatus, RawRecord, decode_with
-from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
-from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.format.wire.dialects import decode
+from acktrail.format.wire.raw_record import DecodeStatus
 
-Decoder = Callable[[bytes | None, bytes | None], StateRecord]
-"""Key and value to a record of a released dialect; raises MalformedRecord or UnsupportedRecord."""
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])
 """``STATE_RECORDS`` without cluster and run."""
-_FIRST: Final = STATE_RECORDS.get_field_index("record_type")
-CONTENT_COLUMNS: Final = pa.schema([STATE_RECORDS.field(index) for index in range(_FIRST, len(STATE_RECORDS))])
-"""The columns of ``STATE_RECORDS`` that are decoded from a record's bytes."""
+
 _ROWS_AT_ONCE: Final = 1 << 17
-"""Rows decoded together: takes about 30 MB."""
+"""Rows decoded together: enough that the steps for irregular rows cost little; takes about 30 MB."""
+
 _NO_TIMESTAMP: Final = pa.scalar(-1, pa.int64())
-_RECORD_TYPES: Final = pa.array(["update", "snapshot", "tombstone", None])
-_key: Final = attrgetter(*KEY_COLUMNS)
-_Row = tuple[Any, ...]
-_NO_VALUE: Final[_Row] = (None,) * (len(CONTENT_NUMBERS) + 1)
-"""For each of ``CONTENT_NUMBERS``, and for the batches."""
+_RECORD_TYPES: Final = pa.array(["update", "snapshot", "tombstone"])
+_TOMBSTONE: Final = 2
 
 
 def decode_records(raw: pa.Table) -> pa.Table:
@@ -68,14 +59,19 @@ def decode_strictly(raw: pa.Table, decoder: Decoder = decode) -> pa.Table:
     """The table of ``decode_records``, decoded row by row: its reference, and the way to decode other released dialects
     with their `decoder`.
     """
-    batches = [_with_address(each, decode_rows(each["key"], each["value"], decoder)) for each in _raw_batches(raw)]
+    batches = [_with_address(batch, decode_rows(batch, decoder)) for batch in _raw_batches(raw)]
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
 def count_readable(raw: pa.Table) -> int:
     """How many rows ``decode_records`` decodes, without its columns."""
-    irregular = [_decoded(batch)[2].content for batch in _raw_batches(raw)]
-    return int(raw.num_rows) - sum(int((~are_decoded(content)).sum()) for content in irregular)
+    count = 0
+    for batch in _raw_batches(raw):
+        keys = read_keys(batch.column("key"))
+        irregular = _irregular_rows(batch, keys)
+        read_values(binary_column(batch.column("value")), keys.is_snapshot, irregular.decode, keys.regular)
+        count += batch.num_rows - int(np.count_nonzero(~irregular.readable))
+    return count
 
 
 def _raw_batches(raw: pa.Table) -> list[pa.RecordBatch]:
@@ -92,26 +88,36 @@ def _with_address(raw: pa.RecordBatch, content: pa.RecordBatch) -> pa.RecordBatc
 
 
 def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
-    keys, records, irregular = _decoded(raw)
-    rows, content = irregular.rows, irregular.content
+    keys = read_keys(raw.column("key"))
+    values = binary_column(raw.column("value"))
+    irregular = _irregular_rows(raw, keys)
+    records = read_values(values, keys.is_snapshot, irregular.decode, keys.regular)
     types = keys.is_snapshot.astype(np.int8)
-    types[rows] = pc.index_in(content["record_type"], value_set=_RECORD_TYPES).to_numpy()
+    types[(values.lengths < 0) & keys.is_snapshot] = _TOMBSTONE
     columns = {
         "record_type": _RECORD_TYPES.take(pa.array(types)),
         "group_id": keys.group_id,
         "topic_id": keys.topic_id,
         "partition": pa.array(keys.partition),
+    }
+    if irregular.strict is not None:
+        only_strict = np.zeros(raw.num_rows, np.bool_)
+        only_strict[irregular.strict_rows] = True
+        for name, column in columns.items():
+            columns[name] = pc.replace_with_mask(column, pa.array(only_strict), irregular.strict.column(name))
+    columns |= {
         **{name: records.numbers[name].to_arrow(CONTENT_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
-        "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, rows, content["decode_status"].to_pylist()),
-        "decode_error": _texts(raw.num_rows, "", rows, content["decode_error"].to_pylist()),
+        "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, irregular.rows, irregular.statuses),
+        "decode_error": _texts(raw.num_rows, "", irregular.rows, irregular.reasons),
     }
-    if not keys.regular.all():
-        is_irregular = np.zeros(raw.num_rows, np.bool_)
-        is_irregular[rows] = True
-        for name in ("group_id", "topic_id", "partition"):
-            columns[name] = pc.replace_with_mask(columns[name], pa.array(is_irregular), content[name])
     return pa.RecordBatch.from_arrays([columns[name] for name in CONTENT_COLUMNS.names], schema=CONTENT_COLUMNS)
+
+
+def _irregular_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
+    return IrregularRows(
+        keys=raw.column("key"), values=raw.column("value"), is_snapshot=keys.is_snapshot, trusted=keys.regular
+    )
 
 
 def _texts(count: int, default: str, rows: Int64Array, texts: Sequence[str | None]) -> pa.StringArray:
@@ -133,64 +139,3 @@ def _texts(count: int, default: str, rows: Int64Array, texts: Sequence[str | Non
     bounds, data = pa.py_buffer(np.cumsum(lengths, dtype=np.int32)), pa.py_buffer(b"".join(pieces))
     validity = None if default else pa.py_buffer(np.packbits(is_exception, bitorder="little"))
     return pa.StringArray.from_buffers(count, bounds, data, validity)
-
-
-def _decoded(raw: pa.RecordBatch) -> tuple[KeyColumns, RecordColumns, _IrregularRows]:
-    keys, irregular = read_keys(raw["key"]), _IrregularRows(raw)
-    return keys, read_values(binary_column(raw["value"]), keys.is_snapshot, irregular.decode, keys.regular), irregular
-
-
-class _IrregularRows:
-    """The `rows` of a batch that are not read in bulk, and their `content` (``CONTENT_COLUMNS``)."""
-
-    def __init__(self, raw: pa.RecordBatch) -> None:
-        self._raw = raw
-        self.rows = np.empty(0, np.int64)
-        self.content = pa.RecordBatch.from_pylist([], schema=CONTENT_COLUMNS)
-
-    def decode(self, rows: Int64Array) -> RecordColumns:
-        """The numbers and batches of `rows`."""
-        self.rows, taken = rows, pa.array(rows)
-        self.content = decode_rows(*(self._raw[name].take(taken) for name in ("key", "value")))
-        return content_columns(self.content)
-
-
-def are_decoded(rows: pa.RecordBatch) -> BoolArray:
-    """Which rows could be decoded."""
-    mask: BoolArray = pc.equal(rows["decode_status"], DecodeStatus.DECODED.value).to_numpy(zero_copy_only=False)
-    return mask
-
-
-def decode_rows(keys: pa.BinaryArray, values: pa.BinaryArray, decoder: Decoder = decode) -> pa.RecordBatch:
-    """``CONTENT_COLUMNS`` of some records, decoded one at a time by a dialect's `decoder`.
-
-    A record that cannot be decoded still names its share partition where its key can be read.
-    """
-    pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
-    raw = (RawRecord(state_partition=0, offset=0, timestamp_ms=0, key=key, value=value) for key, value in pairs)
-    rows = [_row(decode_with(decoder, each)) for each in raw]
-    decoded = zip(*rows, strict=True) if rows else ((),) * len(CONTENT_COLUMNS)
-    arrays = [pa.array(column, field.type) for column, field in zip(decoded, CONTENT_COLUMNS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=CONTENT_COLUMNS)
-
-
-def _row(decoded: AddressedRecord[StateRecord]) -> _Row:
-    outcome = (decoded.status.value, decoded.reason)
-    record = decoded.record
-    if record is None:
-        return (*_readable_key(decoded.raw.key), *_NO_VALUE, *outcome)
-    if isinstance(record, Tombstone):
-        return ("tombstone", *_key(record.key), *_NO_VALUE, *outcome)
-    record_type = "snapshot" if isinstance(record, ShareSnapshot) else "update"
-    numbers = (getattr(record, name, None) for name in CONTENT_NUMBERS)
-    batches = [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in record.batches]
-    return (record_type, *_key(record.key), *numbers, batches, *outcome)
-
-
-def _readable_key(key: bytes | None) -> _Row:
-    """Record type and share partition of a record whose value could not be read; nulls where its key cannot be read."""
-    try:
-        kind, share_partition = decode_key(key or b"")
-    except InputError:
-        return (None,) * 4
-    return ("snapshot" if kind == SNAPSHOT_TYPE else "update", *_key(share_partition))

@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from acktrail.errors import MalformedRecord
 from acktrail.format.columns.binary_column import BinaryColumn, BoolArray, Int64Array, strides
 from acktrail.format.columns.record_columns import (
     CONTENT_NUMBERS,
@@ -19,10 +18,9 @@ from acktrail.format.columns.record_columns import (
     RecordColumns,
     batches_from,
 )
-from acktrail.format.wire.primitives import INT32, Reader
 
-DecodeIrregular = Callable[[Int64Array], RecordColumns]
-"""Decodes the values in some rows; nulls and no batches where a value cannot be read."""
+DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
+"""Decodes the values in some rows, given as a column; nulls and no batches where a value cannot be read."""
 
 _VARINT: Final = [("low", "u1"), ("high", "u1")]
 UPDATE: Final = np.dtype(
@@ -57,7 +55,6 @@ _END: Final = np.dtype({"names": ["mark", "count"], "formats": ["<u4", ">i4"], "
 _COUNT_MARK: Final = 0x04_00_01
 """One field, tag 0, of four bytes: how such a tag buffer begins, as a little-endian number of three bytes."""
 
-_COUNT_TAG: Final = 0
 _ABSENT: Final = -1
 _Numbers = dict[str, npt.NDArray[Any]]
 
@@ -73,7 +70,7 @@ def read_values(
     """
     numbers, first, counts, regular = _find_regular(column, is_snapshot, trusted)
     irregular = np.flatnonzero(~regular)
-    other = decode_irregular(irregular) if len(irregular) else None
+    other = decode_irregular(irregular, column.take(irregular)) if len(irregular) else None
     if other is not None:
         counts[irregular] = other.batches.counts
         for name, number in numbers.items():
@@ -94,9 +91,8 @@ def _find_regular(
     """``CONTENT_NUMBERS``, where the batches begin, how many there are, and which of the `trusted` values are regular;
     shapes (rows,). Other rows have no batches, and numbers without meaning.
 
-    A regular value has version 0, batches without tagged fields, and a tag buffer. One that is not empty, and does not
-    hold the delivery complete count alone, is read by itself. ``_without_tagged`` then finds the few whose batches have
-    tagged fields.
+    A regular value has version 0, batches without tagged fields, a tag buffer that is empty or holds the delivery
+    complete count alone, and no byte after it. ``_without_tagged`` then finds the few whose batches have tagged fields.
     """
     updates, end = column.heads_and_ends(UPDATE, _END)
     heads = _read_heads(column, is_snapshot, updates)
@@ -108,25 +104,13 @@ def _find_regular(
     first[wide] += 1
     is_sane[wide[heads["high"][wide] >= 0x80]] = False
     counts -= 1
-    # A count is valid only where the batches it announces end before a tag buffer.
-    ends, behind = column.ends, first + BATCH.itemsize * counts
-    rest = ends - behind
+    # A count is valid only where the batches it announces end exactly before a tag buffer.
+    rest = column.ends - first - BATCH.itemsize * counts
     has_count = (rest == _END.itemsize) & (end["mark"] & 0xFFFFFF == _COUNT_MARK)
     has_none = (rest == 1) & (end["count"] & 0xFF == 0)
-    complete = np.where(has_count, end["count"], _ABSENT)
-    regular = trusted & is_sane & (counts >= 0) & (column.lengths >= size) & (rest > 0)
-    for row in np.flatnonzero(regular & ~(has_count | has_none)).tolist():
-        regular[row], complete[row] = _read_tags(column.data[behind[row] : ends[row]])
+    regular = trusted & is_sane & (counts >= 0) & (column.lengths >= size) & (has_count | has_none)
     counts[~regular] = 0
-    return _numbers(heads, is_snapshot, complete), first, counts, regular
-
-
-def _read_tags(octets: npt.NDArray[np.uint8]) -> tuple[bool, int]:
-    """Whether `octets` begin with a tag buffer, and the delivery complete count in it."""
-    try:
-        return True, Reader(octets.tobytes(), "value").tagged_integer(_COUNT_TAG, INT32, _ABSENT)
-    except MalformedRecord:
-        return False, _ABSENT
+    return _numbers(heads, is_snapshot, end["count"], has_count), first, counts, regular
 
 
 def _gather_batches(column: BinaryColumn, first: Int64Array, counts: Int64Array) -> npt.NDArray[Any]:
@@ -156,15 +140,17 @@ def _read_heads(column: BinaryColumn, is_snapshot: BoolArray, updates: npt.NDArr
     return heads
 
 
-def _numbers(heads: _Numbers, is_snapshot: BoolArray, complete: npt.NDArray[Any]) -> dict[str, NumberColumn]:
-    count = complete.astype(np.int32)
+def _numbers(
+    heads: _Numbers, is_snapshot: BoolArray, complete_count: npt.NDArray[Any], has_complete_count: BoolArray
+) -> dict[str, NumberColumn]:
+    count = complete_count.astype(np.int32)
     leader_epoch, start_offset = heads["leader_epoch"], heads["start_offset"]
     known = {
         "snapshot_epoch": np.ones(len(is_snapshot), np.bool_),
         "state_epoch": is_snapshot.copy(),
         "leader_epoch": is_snapshot | (leader_epoch != _ABSENT),
         "start_offset": start_offset != _ABSENT,
-        "delivery_complete_count": count != _ABSENT,
+        "delivery_complete_count": has_complete_count & (count != _ABSENT),
         "create_timestamp_ms": is_snapshot.copy(),
         "write_timestamp_ms": is_snapshot.copy(),
     }

@@ -48,19 +48,28 @@ def test_every_file_gives_its_own_dag_and_nothing_fails_to_import(dag_bag: Any) 
     }
 
 
-def test_the_folder_may_lie_below_airflows(tmp_path: Path) -> None:
-    """In a subfolder of the DAG folder every file gives its DAG, and the shared package is no DAG file."""
-    shutil.copytree(DAGS_FOLDER, tmp_path / "team" / "acktrail", ignore=shutil.ignore_patterns("__pycache__"))
+def test_the_folder_may_lie_below_airflows_and_loads_nothing_heavy(tmp_path: Path) -> None:
+    """In a subfolder of the DAG folder every file gives its DAG, and the shared package is no DAG file. Reading them
+    loads neither a Kafka client nor Arrow, Spark or Great Expectations."""
+    folder = tmp_path / "team" / "acktrail"
+    shutil.copytree(DAGS_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     probe = (
-        "import json, sys; from airflow.dag_processing.dagbag import DagBag\n"
+        "import json, runpy, sys; import airflow.sdk\n"
         "sys.path.append(sys.argv[1])  # as Airflow does with its DAG folder\n"
+        "for path in sys.argv[2:]: runpy.run_path(path)\n"
+        "loaded = sorted(sys.modules)\n"
+        "from airflow.dag_processing.dagbag import DagBag\n"
         "bag = DagBag(dag_folder=sys.argv[1])\n"
-        "print(json.dumps([sorted(bag.dags), bag.import_errors, bag.dagbag_stats and len(bag.dagbag_stats)]))"
+        "print(json.dumps([sorted(bag.dags), bag.import_errors, bag.dagbag_stats and len(bag.dagbag_stats), loaded]))"
     )
-    done = subprocess.run([sys.executable, "-c", probe, str(tmp_path)], check=False, capture_output=True, text=True)
+    files = sorted(map(str, folder.glob("*.py")))
+    done = subprocess.run(
+        [sys.executable, "-c", probe, str(tmp_path), *files], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    dag_ids, errors, files = json.loads(done.stdout.splitlines()[-1])
-    assert (errors, set(dag_ids), files) == ({}, DAG_IDS, len(OWN) + 1)
+    dag_ids, errors, count, modules = json.loads(done.stdout.splitlines()[-1])
+    assert (errors, set(dag_ids), count) == ({}, DAG_IDS, len(OWN) + 1)
+    assert [name for name in HEAVY if name in modules] == []
 
 
 def test_dag_files_are_short() -> None:
@@ -149,22 +158,6 @@ def test_resets_run_by_hand_and_a_dry_run_is_the_default(scheduled: dict[str, An
     assert "verify" in dag.task_dict["execute"].get_flat_relative_ids(upstream=False)
 
 
-def test_parsing_loads_nothing_heavy() -> None:
-    """Reading both files loads neither a Kafka client nor Arrow, Spark or Great Expectations."""
-    probe = (
-        "import json, runpy, sys; import airflow.sdk; sys.path.insert(0, sys.argv[1])\n"
-        "for path in sys.argv[2:]: runpy.run_path(path)\n"
-        "print(json.dumps(sorted(sys.modules)))"
-    )
-    files = sorted(map(str, DAGS_FOLDER.glob("*.py")))
-    run = subprocess.run(
-        [sys.executable, "-c", probe, str(DAGS_FOLDER), *files], check=False, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
-    modules = json.loads(run.stdout.splitlines()[-1])
-    assert [name for name in HEAVY if name in modules] == []
-
-
 def ended(dag: Any, states: dict[str, str]) -> str:
     """How a run ends by what Airflow decides, in which each task that may begin ends as `states` says, else well."""
     from airflow.utils.session import create_session
@@ -180,17 +173,23 @@ def ended(dag: Any, states: dict[str, str]) -> str:
         return str(run.state)
 
 
-@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
-def test_no_run_in_which_a_task_failed_is_a_success(
-    dag_bag: Any, scheduled: dict[str, Any], airflow_home: Path, monkeypatch: pytest.MonkeyPatch, dag_id: str
-) -> None:
-    """Each task fails in turn: the run has failed, whether the tasks that run after a failure work or skip themselves.
-    Where none fails, the run is a success."""
+@pytest.fixture(scope="module")
+def _known(dag_bag: Any, airflow_home: Path) -> None:
+    """Airflow has the DAGs in its metadata tables."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import sync_bag_to_db
 
     DagBundlesManager().sync_bundles_to_db()
     sync_bag_to_db(dag_bag, "dags-folder", None)
+
+
+@pytest.mark.usefixtures("_known")
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_no_run_in_which_a_task_failed_is_a_success(
+    scheduled: dict[str, Any], monkeypatch: pytest.MonkeyPatch, dag_id: str
+) -> None:
+    """Each task fails in turn: the run has failed, whether the tasks that run after a failure work or skip themselves.
+    Where none fails, the run is a success."""
     dag = scheduled[dag_id]
     monkeypatch.setattr(dag, "params", type(dag.params)())  # a run needs no form here
     assert ended(dag, {}) == "success"

@@ -55,11 +55,13 @@ _ONE_PROCESS = {
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
     "faults": re.compile(r"\brunning: Export\b"),
     "rights": re.compile(r"\bguarded_workload\b"),
-    "plans": re.compile(r"\bscene: Scene\b"),
+    "plans": re.compile(r"\bchange\.world import .*\bScene\b"),
 }
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
 starve each other; the faults share a broker and a worker, others a broker of their own. A module that starts Spark in
 processes of its own runs in any."""
+_OF_ONE_PROCESS = ("guarded", "scene", "spark")
+"""The servers that only such modules use."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,8 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         own = (rank for rank, name in enumerate(_LONGEST_FIRST) if item.get_closest_marker(name))
         heaviest[item.path] = min(heaviest.get(item.path, len(_LONGEST_FIRST)), *own, len(_LONGEST_FIRST))
-    is_alone = {path: _process_of(str(path)) not in _ONE_PROCESS for path in heaviest}
-    items.sort(key=lambda item: (is_alone[item.path], heaviest[item.path]))
+    places = {name: place for place, name in enumerate(_ONE_PROCESS)}
+    place_of = {path: places.get(_process_of(str(path)), len(places)) for path in heaviest}
+    items.sort(key=lambda item: (place_of[item.path], heaviest[item.path]))
 
 
 def pytest_collection_finish() -> None:
@@ -133,6 +136,16 @@ def _process_of(module: str) -> str:
     """By what a module's text marks: the process that shares out has nothing else."""
     text = (Path(__file__).parents[1] / module).read_text(encoding="utf-8")
     return next((name for name, pattern in _ONE_PROCESS.items() if pattern.search(text)), module)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What modules of one process share ends with the last of them: an idle broker takes a hundredth of a core."""
+    name = _process_of(str(item.path))
+    if name in _ONE_PROCESS and (nextitem is None or _process_of(str(nextitem.path)) != name):
+        for server in _OF_ONE_PROCESS:
+            for fixture in item.session._fixturemanager.getfixturedefs(server, item) or ():
+                fixture.finish(item._request)
 
 
 @pytest.fixture(autouse=True)
@@ -203,11 +216,11 @@ def bucket(s3: S3) -> TablesConfig:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The session that jobs find and use, from here on to the end of the process."""
+    """The session that jobs find and use until it ends."""
     from acktrail_jobs.session import spark_session
 
-    os.environ.pop("ACKTRAIL_SPARK_MASTER", None)
-    with spark_session("local[2]") as session:
+    with pytest.MonkeyPatch.context() as patched, spark_session("local[2]") as session:
+        patched.delenv("ACKTRAIL_SPARK_MASTER")
         yield session
 
 

@@ -196,7 +196,7 @@ def _offsets(broker: EmbeddedBroker, spec: OffsetSpec) -> dict[int, int]:
     return {place.partition: future.result(30).offset for place, future in asked.items()}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     quickly = {
         "log.retention.check.interval.ms": "300",
@@ -261,7 +261,7 @@ def export(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[OpenExport]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> MovingClock | str:
     """The clock of the long-lived worker, or why it has that of the machine."""
     try:
@@ -270,7 +270,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> MovingClock | str:
         return str(reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _long_lived(
     broker: EmbeddedBroker, clock: MovingClock | str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], Export]]:
@@ -298,7 +298,7 @@ def running(_long_lived: Callable[[], Export]) -> Export:
     return export
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def how_many(pytestconfig: pytest.Config) -> Callable[[int], int]:
     """How many faults a test makes, from the few of a quick run: ``ACKTRAIL_FAULTS``, else at least a hundred in a run
     of all tests."""

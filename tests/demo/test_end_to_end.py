@@ -32,7 +32,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_demo.workload.scenario import HOSTILE_GROUP
 from acktrail_demo.workload.workload_run import run_workload
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ACKTRAIL: Final = str(Path(sys.executable).with_name("acktrail"))
 RUN_ID: Final = "end-to-end"

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from expectations.sample_damage import DAMAGE, RECORDS
-from expectations.sample_tables import RUN, fill
+from expectations.sample_tables import RUN, fill, plain_outcomes
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import World, batch, busy, key_of, snapshot
@@ -20,7 +20,7 @@ from acktrail.executors import Executors, InProcess, JobStep, Work, balanced_sha
 from acktrail.reconcile.observed_run import Coverage, StateLog
 from acktrail.reconcile.replay_resume import ReplayStart, replay_shares
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations import run_data
+from acktrail_expectations import evaluation, run_data
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import QualityResult
 from acktrail_jobs.commands.engine import executors_on
@@ -168,6 +168,7 @@ def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkey
         Tables(config).append("state_records", damaged.slice(begin, 9))
     assert len(set(damaged["state_partition"].to_pylist())) > 2
     monkeypatch.setattr(run_data, "_FEW_RECORDS", 0)
+    monkeypatch.setattr(evaluation, "_outcomes", plain_outcomes)
 
     def of(executors: Executors) -> set[QualityResult]:
         results = validate_run(Tables(config), RUN, executors, every_record=True).results

@@ -11,7 +11,7 @@ from expansion.support.expanded_topic import ExpandedTopic, expanded_topic
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,12 +77,16 @@ def test_every_contract_is_kept_and_can_fail(contracts: Path, tmp_path: Path) ->
     assert [arrow for arrow in arrows if "{} -> {} ".format(*arrow) not in said] == []
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_in_a_circle_and_no_branch_another() -> None:
     """Imports inside functions, and those for types alone, count as well. CycleError names the circle."""
     graph = grimp.build_graph(*SIMULATION, *FOLDERS, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert len(imports) > len(FOLDERS)
     TopologicalSorter(imports).prepare()
+    branches = [
+        name for name, folder in FOLDERS.items() if (ROOT / "connectors" / name) == folder and name != "acktrail"
+    ]
+    assert [pair for pair in permutations(branches, 2) if graph.find_shortest_chain(*pair, as_packages=True)] == []
 
 
 def test_every_module_imports() -> None:

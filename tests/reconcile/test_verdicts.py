@@ -21,7 +21,6 @@ from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.verdict_rows import verdicts_of
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
-DISAGREE = {Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,31 +77,21 @@ def disjoint_batches(draw: st.DrawFn, *, start: int = 0) -> tuple[StateBatch, ..
     return tuple(found)
 
 
+_CONTENT = {
+    "start_offset": _known64,
+    "delivery_complete_count": _known32,
+    "snapshot_epoch": INT32,
+    "batches": any_batches,
+}
+
+
 def snapshots(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[ShareSnapshot]:
-    return st.builds(
-        ShareSnapshot,
-        key=key,
-        snapshot_epoch=INT32,
-        state_epoch=INT32,
-        leader_epoch=INT32,
-        start_offset=_known64,
-        delivery_complete_count=_known32,
-        create_timestamp_ms=INT64,
-        write_timestamp_ms=INT64,
-        batches=any_batches,
-    )
+    times = {"create_timestamp_ms": INT64, "write_timestamp_ms": INT64}
+    return st.builds(ShareSnapshot, key=key, state_epoch=INT32, leader_epoch=INT32, **_CONTENT, **times)
 
 
 def updates(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[ShareUpdate]:
-    return st.builds(
-        ShareUpdate,
-        key=key,
-        snapshot_epoch=INT32,
-        leader_epoch=_known32,
-        start_offset=_known64,
-        delivery_complete_count=_known32,
-        batches=any_batches,
-    )
+    return st.builds(ShareUpdate, key=key, leader_epoch=_known32, **_CONTENT)
 
 
 def records(key: st.SearchStrategy[SharePartition] = keys) -> st.SearchStrategy[StateRecord]:

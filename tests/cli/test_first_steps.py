@@ -15,10 +15,7 @@ from acktrail.branches import is_there
 from acktrail.cli.main import EXTRAS
 
 BIN = Path(sys.executable).parent
-OF_EXTRAS = {
-    "kafka": ("kafka", "confluent_kafka"),
-    "tables": ("deltalake", "pyarrow"),
-}
+OF_EXTRAS = {"kafka": ("kafka", "confluent_kafka"), "tables": ("deltalake", "pyarrow")}
 """Packages that only the extra brings, by extra."""
 
 BLOCK = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from samples.dump_lines import dump_line
 from acktrail.branches import load
 from acktrail.change.request.reset_request import StrategyKind, choose_strategy
 from acktrail.cli import main as command_line
-from acktrail.cli.common_options import json_line
+from acktrail.cli.common_options import OfTables, json_line
 from acktrail.cli.group_answers import GroupAnswer, states_text
 from acktrail.cli.main import app
 from acktrail.errors import InputError
@@ -189,10 +190,18 @@ def test_wide_characters_take_two_columns() -> None:
 def test_report_takes_the_options_of_the_storage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """As every other command that reads tables: a file of options that is not there is named."""
     options = tmp_path / "options.properties"
-    line = run(capsys, "dashboard", "report", "--tables", "s3://bucket/tables", "--tables-options", options).complaint(
-        3
-    )
-    assert str(options) in line
+    done = run(capsys, "dashboard", "report", "--tables", "s3://bucket/tables", "--tables-options", options)
+    assert str(options) in done.complaint(3)
+
+
+def test_options_of_the_storage_may_come_through_a_pipe() -> None:
+    """They are read once, also where a command needs no tables."""
+    reading, writing = os.pipe()
+    os.write(writing, b"region=here\n")
+    os.close(writing)
+    found = OfTables("s3://bucket/tables", Path(f"/dev/fd/{reading}")).optional
+    os.close(reading)
+    assert getattr(found, "options", None) == {"region": "here"}
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))

@@ -68,15 +68,15 @@ class OfTables:
     @property
     def needed(self) -> TablesConfig:
         """The tables. Raises ConfigurationError: none are named, or their options cannot be read."""
-        found = TablesConfig.from_environment(self.tables, self.tables_options)
-        arrow_without_pandas.forgo_pandas()
-        return found
+        return self.optional or TablesConfig.from_environment(self.tables, self.tables_options)
 
     @property
     def optional(self) -> TablesConfig | None:
         """The tables; None: none are named."""
         found = TablesConfig.optional_from_environment(self.tables, self.tables_options)
-        return None if found is None else self.needed
+        if found is not None:
+            arrow_without_pandas.forgo_pandas()
+        return found
 
     @property
     def history(self) -> HistoryReader:

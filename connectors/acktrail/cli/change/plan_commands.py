@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.change import change_preview
-from acktrail.cli.change import change_preview as options
 from acktrail.cli.common_options import OfBoth, OfTables
 from acktrail.cli.progress import interruptible
 from acktrail.config import TablesConfig
@@ -58,8 +57,8 @@ class Where:
 
 def plan_reset(
     *,
-    scope: options.WhereOptions,
-    all_topics: options.AllTopics = False,
+    scope: change_preview.WhereOptions,
+    all_topics: change_preview.AllTopics = False,
     to: Where,
     out_of_range: Annotated[
         str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")
@@ -70,14 +69,14 @@ def plan_reset(
     allow_create: Annotated[
         bool, typer.Option("--allow-create", help="Create the group if it does not exist.")
     ] = False,
-    without_state: options.WithoutState = False,
+    without_state: change_preview.WithoutState = False,
     allow: Annotated[
         list[str] | None,
         typer.Option("--allow", help="This rule only warns, where a refusal names it here; may be repeated."),
     ] = None,
-    because: options.Because,
-    wait_empty: options.WaitEmpty = 0.0,
-    out: options.Out = None,
+    because: change_preview.Because,
+    wait_empty: change_preview.WaitEmpty = 0.0,
+    out: change_preview.Out = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
     at: OfBoth,
 ) -> None:
@@ -117,7 +116,7 @@ def plan_reset(
 
 def approve(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
-    reason: options.Why = "",
+    reason: change_preview.Why = "",
     *,
     at: OfBoth,
 ) -> None:
@@ -139,7 +138,7 @@ def approve(
 
 def reject(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
-    reason: options.Why = "",
+    reason: change_preview.Why = "",
     *,
     at: OfTables,
 ) -> None:
@@ -164,12 +163,12 @@ def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: C
 
 def apply(
     plan: Annotated[str, typer.Argument(help="A plan file, or the id of a stored plan.")],
-    execute: options.Execute = False,
-    partial: options.Partial = False,
-    max_age: options.MaxAge = 24.0,
-    wait_empty: options.WaitEmpty = 0.0,
+    execute: change_preview.Execute = False,
+    partial: change_preview.Partial = False,
+    max_age: change_preview.MaxAge = 24.0,
+    wait_empty: change_preview.WaitEmpty = 0.0,
     *,
-    waits: options.Waits,
+    waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
     """Carry out a plan, verify it in the state topic, and note every step in the audit.
@@ -198,7 +197,7 @@ def apply(
 def verify(
     plan: Annotated[str, typer.Argument(help="The id of a plan, or its file.")],
     *,
-    waits: options.Waits,
+    waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
     """Settle a plan whose outcome is not known: its process was killed, the broker did not answer.
@@ -219,17 +218,17 @@ def verify(
 
 def undo(
     plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
-    topic: options.Topics = None,
-    execute: options.Execute = False,
-    partial: options.Partial = False,
+    topic: change_preview.Topics = None,
+    execute: change_preview.Execute = False,
+    partial: change_preview.Partial = False,
     allow_moved_on: Annotated[
         bool, typer.Option("--allow-moved-on", help="Also take back what the group, or anybody else, changed since.")
     ] = False,
-    without_state: options.WithoutState = False,
+    without_state: change_preview.WithoutState = False,
     *,
-    because: options.Because,
-    out: options.Out = None,
-    waits: options.Waits,
+    because: change_preview.Because,
+    out: change_preview.Out = None,
+    waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
     """Plan to go back to the start offsets that a plan found; with --execute do it.

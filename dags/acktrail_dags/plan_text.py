@@ -18,7 +18,7 @@ from acktrail_dags.parameters import in_form_words
 _SHARE_PARTITIONS: Final = 10
 _NOTICES: Final = 30
 _PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")
-_REST: Final = "all of them in the plan: `acktrail change show`"
+_REST: Final = "all of them in the plan: `acktrail change show --json`"
 _NOTICE_COLUMNS: Final = ("Severity", "Rule", "About", "What")
 _COLUMNS: Final = [in_words(name).capitalize() for name in ShownPartition._fields]
 
@@ -29,7 +29,7 @@ def plan_text(plan: ChangePlan, *, where: str, approval: str = "") -> str:
     has is a block of code. Names and texts are escaped: nothing in them is read as Markdown or HTML."""
     about, own = f" of {few(plan.group_ids)}" if plan.groups else "", kind_of(plan).text(plan)
     notices = _notice_rows(plan.notices)
-    asks = f"{plan.requested_by or plan.created_by} asks for a {plan.kind}{about} "
+    asks = f"{plan.requested_by or plan.created_by} asks for this {in_words(plan.kind)}{about} "
     because = f". Reason: {plan.reason}" if plan.reason else ". No reason is given."
     cluster = f"{plan.strategy} on cluster {where}, id {plan.cluster_id}, Kafka {plan.release}"
     parts = (

@@ -38,7 +38,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale
 from acktrail.model.batches import StateBatch
 from acktrail.plain_data import fingerprint, from_json_value, to_json_value
-from acktrail.view.change_text import shown_partitions, sums
+from acktrail.view.change_text import plan_text, shown_partitions, sums
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
 
@@ -184,6 +184,7 @@ def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
     assert notice.text.startswith("40 offsets below the start offsets of 2 share partition(s)")
     assert "ACKTRAIL_TABLES" in notice.text
     assert [*sums(plan).values()][2:4] == ["unknown", "at least 3"]
+    assert "\n  archived records given new life:     at least 3\n" in plan_text(plan)
 
 
 @pytest.mark.parametrize(("rule", "allowance", "changes"), CASES["allowances"])

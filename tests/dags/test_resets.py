@@ -164,7 +164,7 @@ def test_what_is_not_known_says_so_and_what_is_cut_off_is_counted() -> None:
     shown = plan_texts.plan_text(plan("g", 60), where="k:9092")
     assert "| g | t | 9 | unknown | 3 | unknown | unknown | unknown | unknown |" in shown
     assert "| g | t | 10 |" not in shown
-    assert "and 50 more" in shown
+    assert "and 50 more, all of them in the plan: `acktrail change show --json`" in shown
 
 
 def test_a_plan_of_fifty_share_partitions_is_read_in_half_a_minute() -> None:
@@ -181,9 +181,9 @@ def test_a_plan_of_fifty_share_partitions_is_read_in_half_a_minute() -> None:
         "\\", ""
     )
     lines = shown.splitlines()
-    assert lines[0].startswith("ann asks for a reset of g **to-earliest on cluster prod k:9092, id ")
+    assert lines[0].startswith("ann asks for this reset of g **to-earliest on cluster prod k:9092, id ")
     assert lines[0].endswith(". Reason: bad release")
-    assert lines[2] == "**It loses 0, repeats 1725 offsets, revives unknown poison.**"
+    assert lines[2] == "**It loses 0, repeats 1,725 offsets, revives unknown poison.**"
     assert "By the state at 2023-11-14T22:13:20" in lines[4]
     (again,) = [line for line in lines if "delivered_again" in line]
     assert "| g orders:0, g orders:1, g orders:2 and 47 more | 10 to 59 offsets that the group was done with" in again

@@ -13,11 +13,13 @@ from acktrail.change.planning.impact import CountUnit
 from acktrail.change.planning.notices import Notice, Severity, by_rule
 from acktrail.plain_tables import few, printable, table
 from acktrail.times import instant_text
+from acktrail.view.wording import number
 
-_AGAIN, _REVIVED, _SKIPPED = "delivered again though done with", "archived records given new life", "skipped for good"
+_AGAIN, _SKIPPED = "delivered again though done with", "skipped for good"
+_FORGOTTEN, _REVIVED = "acknowledgements forgotten", "archived records given new life"
 COSTS: Final = {_SKIPPED: "loses", _AGAIN: "repeats", _REVIVED: "revives"}
 """The sums that are in the cost, in its words."""
-_BESIDE: Final = re.compile(r" \(|,")
+_BESIDE: Final = re.compile(r" \(|, ")
 _ROWS_SHOWN: Final = 60
 
 
@@ -75,36 +77,31 @@ def sums(plan: ChangePlan) -> dict[str, str]:
     return {
         "records from the new start offsets on": _records(plan, totals.to_deliver),
         _AGAIN: _records(plan, totals.delivered_again),
-        "acknowledgements forgotten": _at_least(plan, totals.acknowledgements_forgotten, totals.acknowledgements_known),
+        _FORGOTTEN: _at_least(plan, totals.acknowledgements_forgotten, totals.acknowledgements_known),
         _REVIVED: _at_least(plan, totals.archived_forgotten, totals.archived_known),
-        _SKIPPED: _number(totals.skipped),
-        "in flight, delivery counts dropped": _number(totals.in_flight_discarded),
+        _SKIPPED: number(totals.skipped),
+        "in flight, delivery counts dropped": number(totals.in_flight_discarded),
     }
 
 
 def cost(plan: ChangePlan) -> str:
     """What a plan does to records, in a few words."""
     said = sums(plan)
-    return (
-        ", ".join(f"{verb} {_BESIDE.split(said.get(name, 'unknown'))[0]}" for name, verb in COSTS.items()) + " poison"
-    )
+    costs = (f"{verb} {_BESIDE.split(said.get(name, 'unknown'))[0]}" for name, verb in COSTS.items())
+    return ", ".join(costs) + " poison"
 
 
 def _at_least(plan: ChangePlan, exact: int | None, least: int | None) -> str:
     if exact is not None or not least:
-        return _number(exact)
+        return number(exact)
     known = [row.impact.known_since_ms for row in plan.partitions if row.impact and row.impact.known_since_ms]
-    return f"at least {least}" + (f", known from {instant_text(min(known))} on" if known else "")
+    return f"at least {number(least)}" + (f", known from {instant_text(min(known))} on" if known else "")
 
 
 def _records(plan: ChangePlan, count: int | None) -> str:
     if count and plan.totals.unit is CountUnit.OFFSETS:
-        return f"{count} offsets (control records and removed ones count, but are not delivered)"
-    return _number(count)
-
-
-def _number(count: int | None) -> str:
-    return "unknown" if count is None else str(count)
+        return f"{number(count)} offsets (control records and removed ones count, but are not delivered)"
+    return number(count)
 
 
 def plan_text(plan: ChangePlan, paint: Callable[[Severity, str], str] = lambda _, text: text) -> str:
@@ -145,7 +142,9 @@ def _numbers(plan: ChangePlan) -> str:
 
 
 def _totals(plan: ChangePlan) -> str:
-    return "\n".join([scope(plan), *(f"{name + ':':<38} {text}" for name, text in sums(plan).items())])
+    parts = dict.fromkeys((_FORGOTTEN, _REVIVED), "  ")  # of what is delivered again
+    lines = (f"{parts.get(name, '') + name + ':':<38} {text}" for name, text in sums(plan).items())
+    return "\n".join([scope(plan), *lines])
 
 
 def _notices(notices: Sequence[Notice], paint: Callable[[Severity, str], str]) -> Iterator[str]:

@@ -101,6 +101,7 @@ def test_filters_are_in_the_address(site: Site) -> None:
                   "record?state-partition=1", "change", "check?run=a", "finding?rule=x", "rule"):  # fmt: skip
         status, text = site.page(wrong)
         assert (status, "problem-title" in text) == (400, True), wrong
+    assert "does not name the suite and expectation" in site.page("check?run=a")[1]
     for unknown in (
         "change?plan=nothing",
         "rule?id=nothing",

@@ -187,11 +187,11 @@ class Visit:
 
     def needed(self, *names: str) -> tuple[str, ...]:
         """Parameters of the address. Raises InputError: one is not there."""
-        found = tuple(map(self.text, names))
-        if not all(found):
+        found = {name: self.text(name) for name in names}
+        if missing := [name for name, text in found.items() if not text]:
             hint = "&".join(f"{name}={name.upper()}" for name in names)
-            raise InputError(f"the address does not name the {' and '.join(names)}", hint=f"{self.path}?{hint}")
-        return found
+            raise InputError(f"the address does not name the {' and '.join(missing)}", hint=f"{self.path}?{hint}")
+        return tuple(found.values())
 
     def number(self, name: str) -> int | None:
         """A parameter of the address as a number from 0; None where it is not there. Raises InputError: it is none."""

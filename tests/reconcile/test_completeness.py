@@ -50,6 +50,13 @@ def test_a_whole_log_lacks_nothing(world: World) -> None:
     assert (found.is_complete, found.missing, found.known_from) == (True, (), None)
 
 
+def test_topics_are_asked_for_where_one_is_named(world: World) -> None:
+    """Their table may be large, or damaged: a question about all topics needs none of it."""
+    lacking(world)
+    reader = HistoryReader(world.tables)
+    assert (reader.completeness("g").is_complete, "topics" in vars(reader)) == (True, False)
+
+
 def test_an_export_that_began_late(world: World) -> None:
     """What was before the first snapshot is lacking; an update alone does not end that."""
     world.exported[0] = 1
@@ -136,9 +143,8 @@ class ManyRows:
 
     def __init__(self, times: int, rows: int, **own: pa.Array) -> None:
         said = {"group_id": "g", "topic_id": "t", "cause": "gap", "standing": "unknown", "before_standing": "absent"}
-        named = [
-            field for field in TABLES["delivery_history"] if field.name in (*_EVENT, "standing", "before_standing")
-        ]
+        wanted = (*_EVENT, "standing", "before_standing")
+        named = [field for field in TABLES["delivery_history"] if field.name in wanted]
         self.columns = {field.name: pa.repeat(pa.scalar(said.get(field.name, 1), field.type), rows) for field in named}
         self.columns |= own
         self.times, self.held = times, list[int]()

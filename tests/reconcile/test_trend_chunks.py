@@ -28,17 +28,9 @@ def parts(run: int, number: int) -> pa.Table:
     """What a run of two share partitions writes, and of their group."""
     begin = run - run % (FINE_MS * 1_000)
     common: dict[str, Any] = {"group_id": "g", "bucket_ms": FINE_MS, "bucket_at": begin, "observations": 1}
-    rows = [
-        {
-            **common,
-            "topic_id": topic,
-            "partition": partition,
-            "unfinished_records": number,
-            "most_unfinished_records": number,
-            "acknowledged": 1,
-        }
-        for topic, partition in (("t", 0), ("t", 1), (None, None))
-    ]
+    common |= {"unfinished_records": number, "most_unfinished_records": number, "acknowledged": 1}
+    places = (("t", 0), ("t", 1), (None, None))
+    rows = [{**common, "topic_id": topic, "partition": partition} for topic, partition in places]
     return pa.Table.from_pylist(rows, schema=TABLES[TRENDS])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from itertools import compress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from samples.queue_observations import Judgement, QueueObservation, judge, next_window
 
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
-from acktrail.model.queue_status import LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
+from acktrail.model.queue_status import COUNTED, LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.replay.queue_windows import CONTEXT, judge_windows, newest_windows
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
@@ -21,17 +23,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 
 def seen(start: int, end: int, *, at: int = 0, log_start: int = 0, **more: Any) -> QueueObservation:
     """An observation of a queue whose records from `start` to before `end` are unfinished."""
-    own: dict[str, Any] = {"unfinished_records": end - max(start, log_start), "archiving_records": 0}
-    counts = dict.fromkeys(("acknowledged", "released", "archived"), 0)
-    fields = {
-        "first_unfinished_offset": start,
-        "log_start_offset": log_start,
-        "log_end_offset": end,
-        **own,
-        **counts,
-        **more,
-    }
-    return QueueObservation(observed_at=at, **fields)
+    own = {"first_unfinished_offset": start, "log_start_offset": log_start, "log_end_offset": end}
+    own |= {"unfinished_records": end - max(start, log_start), "archiving_records": 0}
+    return QueueObservation(observed_at=at, **{**own, **dict.fromkeys(COUNTED, 0), **more})
 
 
 def judged(
@@ -218,6 +212,22 @@ def test_many_windows_are_judged_at_once() -> None:
     newest = pa.array([asdict(seen(9, 9, at=WINDOW // 2))] * 5, STATUS_WINDOW.value_type)
     kept = newest_windows(pa.concat_arrays([held, pa.array([None], STATUS_WINDOW)]), newest)
     assert [len(row) for row in kept.to_pylist()] == [2, 4, LONGEST, 2, 1]
+
+
+few, times = st.none() | st.integers(0, 3), st.integers(1, 2 * WINDOW)
+drawn = st.builds(seen, st.just(9), st.just(9), at=times, recorded_at=st.none() | times, released=few, archived=few)
+
+
+@given(st.lists(drawn, min_size=1))
+def test_sums_are_of_what_is_known_within_the_window(found: list[QueueObservation]) -> None:
+    """By when it was recorded; of observations that have all counts. Without one of these nothing is known."""
+    window = sorted(found, key=attrgetter("observed_at"))
+    recent = [min(one.observed_at, one.recorded_at or WINDOW * 2) > window[-1].observed_at - WINDOW for one in window]
+    whole = [one for one in compress(window, recent) if None not in (one.released, one.archived)]
+    held = pa.array([[asdict(one) for one in window]], STATUS_WINDOW)
+    (row,) = judge_windows(held, pa.Table.from_pylist([{}], schema=CONTEXT)).to_pylist()
+    expected = (0, sum(one.released or 0 for one in whole)) if whole else (None, None)
+    assert (row["acknowledged"], row["released"]) == expected
 
 
 @given(st.lists(st.integers(1, WINDOW), max_size=20), st.integers(0, 3))

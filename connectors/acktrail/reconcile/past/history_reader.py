@@ -23,12 +23,7 @@ from acktrail.model.record_history import (
     record_history,
 )
 from acktrail.model.status_changes import HistoryCompleteness, OffsetStatusKind, StatusChange, UnknownReason, status_at
-from acktrail.reconcile.past.history_completeness import (
-    NotedGaps,
-    dropped_gap,
-    noted_gaps,
-    read_completeness,
-)
+from acktrail.reconcile.past.history_completeness import NotedGaps, dropped_gap, noted_gaps, read_completeness
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, saved_rows
 from acktrail.reconcile.past.saved_states import RECORDS_USED
 from acktrail.replay.time_buckets import RATE_INPUTS, partial_rates, sum_rates
@@ -184,8 +179,8 @@ class HistoryReader:
         self, group_id: str | None = None, topic: str | None = None, partition: int | None = None
     ) -> pc.Expression | None:
         """The rows about the share partitions of a group, a topic (name or id) and a partition; None: all rows."""
-        topic_id, ids = pc.field("topic_id"), self.ids_of(topic or "")
-        of_topic = topic_id.isin(ids) if ids[1:] else topic_id == ids[0]
+        topic_id, ids = pc.field("topic_id"), () if topic is None else self.ids_of(topic)
+        of_topic = topic_id == ids[0] if len(ids) == 1 else topic_id.isin(ids)
         return all_of(
             None if group_id is None else pc.field("group_id") == group_id,
             None if topic is None else of_topic,

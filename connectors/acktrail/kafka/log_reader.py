@@ -48,7 +48,7 @@ class LogPart(NamedTuple):
     def records(self, is_chosen: Callable[[bytes], object] = lambda _: True) -> Iterator[RawRecord]:
         """The wanted records whose key is chosen. Raises MalformedRecord as ``batch_records``."""
         number = self.partition
-        for offset, time_ms, key, value in self._bulk() if self.is_bulk else self._few():
+        for offset, time_ms, key, value in self._bulk(is_chosen) if self.is_bulk else self._few():
             if self.first_offset <= offset < self.end_offset and is_chosen(key or b""):
                 yield RawRecord(state_partition=number, offset=offset, timestamp_ms=time_ms, key=key, value=value)
 
@@ -56,10 +56,13 @@ class LogPart(NamedTuple):
         records = (record for batch in self.batches for record in batch_records(batch.header, batch.records))
         return ((record.offset, record.timestamp_ms, record.key, record.value) for record in records)
 
-    def _bulk(self) -> Iterator[_Row]:
+    def _bulk(self, is_chosen: Callable[[bytes], object]) -> Iterator[_Row]:
         from acktrail.format.columns.decoding.batch_columns import batch_columns
 
-        return zip(*(column.to_pylist() for column in batch_columns(self.batches).columns[1:]), strict=True)
+        rows = batch_columns(self.batches)
+        wanted = [bool(is_chosen(key or b"")) for key in rows.column("key").to_pylist()]
+        rows = rows if all(wanted) else rows.filter(wanted)
+        return zip(*(column.to_pylist() for column in rows.columns[1:]), strict=True)
 
 
 class LogReader:
@@ -74,8 +77,7 @@ class LogReader:
 
     def read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[LogPart | PrunedOffsets]:
         """The records from the first offset up to before the second one of each partition, each partition's in order,
-        and what was pruned. An open transaction before an end keeps it
-        waiting.
+        and what was pruned. An open transaction before an end keeps it waiting.
 
         Raises ForeignCluster (the topic was recreated), LogChanged (a log was truncated), RetryableError (nothing
         came in time), and as `LogFetcher`.
@@ -90,8 +92,7 @@ class LogReader:
                 if number in self._at:
                     batches = [*group]
                     self._count += sum(batch.header.record_count for batch in batches)
-                    is_bulk = self._count > _FEW_RECORDS
-                    yield LogPart(number, self._at[number], ranges[number][1], batches, is_bulk)
+                    yield LogPart(number, self._at[number], ranges[number][1], batches, self._count > _FEW_RECORDS)
             for number, reached in fetched.reached.items():
                 self._reach(number, reached, ranges)
             for number, event in fetched.events.items():

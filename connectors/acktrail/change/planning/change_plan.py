@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -75,10 +75,7 @@ class Totals:
     passed_unknown: int | None
 
 
-SUMMED: Final = (
-    *("to_deliver", "hidden_ahead", "delivered_again", "skipped", "acknowledgements_forgotten", "archived_forgotten"),
-    *("in_flight_discarded", "acknowledgements_known", "archived_known", "passed_unknown"),
-)
+SUMMED: Final = tuple(each.name for each in fields(Totals) if each.type == "int | None")
 """Those that are sums of numbers of an `Impact`."""
 NO_TOTALS: Final = Totals(groups=0, partitions=0, refused_partitions=0, unit=CountUnit.RECORDS, **dict.fromkeys(SUMMED))
 

@@ -8,6 +8,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -16,21 +17,14 @@ from hypothesis import strategies as st
 from servers.workload import until
 
 from acktrail.connect.rest.calls import Calls
-from acktrail.connect.runtime.connector_run import ConfigStore
+from acktrail.connect.runtime.connector_config import resolve_config
+from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun
 from acktrail.connect.runtime.task_thread import RunState
+from acktrail.errors import ConfigurationError
+from acktrail.secrets import Providers
 
 CONFIG = {"connector.class": "MemorySource", "sink.class": "MemorySink", "flush.interval.ms": "10"}
 AIMS = {"pause": ("PAUSED", 202), "resume": ("RUNNING", 202), "stop": ("STOPPED", 204)}
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["create", "put", "pause", "resume", "stop", "restart", "restart all", "delete", "write", "rest"]
-        ),
-        st.sampled_from(["a", "b"]),
-    ),
-    min_size=3,
-    max_size=14,
-)
 
 
 def test_life_of_a_connector(rest: Any, world: Any) -> None:
@@ -42,14 +36,10 @@ def test_life_of_a_connector(rest: Any, world: Any) -> None:
     assert made.body["config"] == {**CONFIG, "tasks.max": "2", "name": "a"}
     until(lambda: rest("GET", "/connectors/a/status").body["connector"]["state"] == "RUNNING")
     partition = {"partition": "memory/AAAAAAAAAAAAAAAAAAAAAQ/0"}
-    until(
-        lambda: (
-            rest("GET", "/connectors/a/offsets").body["offsets"] == [{"partition": partition, "offset": {"offset": 5}}]
-        )
-    )
+    reached = {"partition": partition, "offset": {"offset": 5}}
+    until(lambda: rest("GET", "/connectors/a/offsets").body["offsets"] == [reached])
     assert [task["id"] for task in rest("GET", "/connectors/a/tasks").body] == [
-        {"connector": "a", "task": 0},
-        {"connector": "a", "task": 1},
+        {"connector": "a", "task": number} for number in range(2)
     ]
     assert rest("GET", "/connectors/a/topics").body == {"a": {"topics": ["state_records"]}}
     assert rest("PUT", "/connectors/a/pause").code == 202
@@ -237,6 +227,18 @@ def test_a_client_of_kafka_connect_works(rest: Any, world: Any) -> None:
     assert client.list_connectors() == []
 
 
+def test_a_failure_lasts_until_a_restart_or_a_stop(world: Any) -> None:
+    """A pause and a resumption leave a failed connector as it is; each step of its thread is taken here."""
+    tries = world.start_error = Mock(return_value=ConfigurationError("wrong"))
+    run = ConnectorRun(resolve_config({**CONFIG, "name": "a"}, Providers()).plan())
+    found = []
+    for wish in ("RUNNING", "PAUSED", "RUNNING", "restart", "STOPPED", "RUNNING"):
+        run.restart(only_failed=True) if wish == "restart" else run.aim(RunState(wish))
+        run._step()
+        found.append((run.status.state, tries.call_count))
+    assert found == [*[("FAILED", 1)] * 3, ("FAILED", 2), ("STOPPED", 2), ("FAILED", 3)]
+
+
 class Model:
     """What is wanted of each connector."""
 
@@ -271,6 +273,7 @@ CALLS: dict[str, Callable[[Any, str], Any]] = {
     "delete": lambda rest, name: rest("DELETE", f"/connectors/{name}"),
     **{step: lambda rest, name, step=step: rest("PUT", f"/connectors/{name}/{step}") for step in AIMS},
 }
+STEPS = st.lists(st.tuples(st.sampled_from([*CALLS, "write", "rest"]), st.sampled_from("ab")), min_size=3, max_size=14)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -310,7 +310,6 @@ def _by_part(offsets: Iterable[ShareOffset]) -> Offsets:
 def _topics(
     admin: ShareGroupAdmin, names: Sequence[str], rights: Mapping[str, frozenset[str] | None]
 ) -> dict[str, TopicFacts]:
-
     described = admin.topics(names)
     unknown = any(topic.error_code == UNKNOWN_TOPIC_OR_PARTITION for topic in described)
     known = [topic.name for topic in admin.topics()] if unknown else []

@@ -136,9 +136,9 @@ def _fetch(credentials: ClientCredentials) -> Token:
         def redirect_request(self, *_: Any) -> None:
             """A redirected request would take the secret along."""
 
-    opener = build_opener(HTTPSHandler(context=_context(credentials)), NoRedirect)
     request = Request(credentials.token_url, *_request(credentials), method="POST")  # noqa: S310  # https, checked
     try:
+        opener = build_opener(HTTPSHandler(context=_context(credentials)), NoRedirect)
         with opener.open(request, timeout=_TIMEOUT_S) as answer:
             body = answer.read(_LARGEST_ANSWER)
     except HTTPError as error:

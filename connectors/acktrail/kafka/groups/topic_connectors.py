@@ -111,7 +111,7 @@ def record_gauges(name: str, topics: str, counts: Mapping[str, int], passed_offs
 
 
 class TopicTask(LogTask):
-    """A topic whose records become rows of `table`; those that are left out are counted as filtered.
+    """A topic whose records become rows of `table`, counted by status; some are left out.
 
     A log that starts behind the position is read from its start; the offsets between are counted, and are a line in
     the log. What an unclean election took back stays in the tables.

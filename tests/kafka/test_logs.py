@@ -32,7 +32,7 @@ from acktrail.format.wire.record_batch import BatchKind, batch_records, batches_
 from acktrail.kafka import log_reader
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.log_fetcher import Batch, FetchEvent, LogFetcher, log_batch
+from acktrail.kafka.log_fetcher import Batch, FetchEvent, LogFetcher, LogStretch, _Reading, log_batch
 from acktrail.kafka.state_lookup import PartitionReading, StateLookup, after_record
 from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone
@@ -423,6 +423,16 @@ def test_another_format_is_an_error() -> None:
 
 def batch(first: int, last: int, kind: BatchKind = BatchKind.DATA, *gaps: tuple[int, int]) -> Batch:
     return Batch(first_offset=first, last_offset=last, kind=kind, gaps=gaps)
+
+
+def test_a_damaged_batch_leaves_its_log_unknown() -> None:
+    """A header that is not what was written may say anything about offsets and kinds."""
+    whole = packed([numbered(0, at) for at in range(3)])
+    for records, is_known in ((whole, True), (whole[:-1] + b"?", False)):
+        reading = _Reading(0, LogStretch(topic=NAME, partition=0, first_offset=0, end_offset=3), len(whole))
+        row = SimpleNamespace(error_code=0, records=records, aborted_transactions=None)
+        reading.take(SimpleNamespace(responses=[SimpleNamespace(partitions=[row])]))
+        assert reading.is_whole is is_known
 
 
 CLOSED = [

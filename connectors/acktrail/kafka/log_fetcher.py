@@ -114,9 +114,9 @@ class _Place:
     is_behind: bool = True
 
 
-def intact_batches(data: bytes, aborted: Iterable[tuple[int, int]]) -> list[PackedBatch]:
+def intact_batches(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bool = True) -> list[PackedBatch]:
     """As `batches_in`, every checksum verified. Raises MalformedRecord: one is wrong, or as `batches_in`."""
-    found = [*batches_in(data, aborted)]
+    found = [*batches_in(data, aborted, is_stable=is_stable)]
     for header, _, raw in found:
         if google_crc32c.value(bytes(raw[CHECKED_FROM:])) != header.crc:
             text = f"the CRC-32C of the batch at offset {header.base_offset} is wrong"
@@ -303,8 +303,8 @@ class LogFetcher:
 def read_batches(
     client: BrokerClient, stretches: Iterable[LogStretch], *, most_bytes: int
 ) -> dict[LogStretch, tuple[Batch, ...]]:
-    """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes` or cannot
-    be read is left out. Fetches them. Needs READ on the topics."""
+    """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes`, cannot be
+    read or has a damaged batch is left out. Fetches them. Needs READ on the topics."""
     logs = {TopicPartition(topic=each.topic, partition=each.partition): each for each in sorted(stretches)}
     leaders, _ = leaders_of(client, [*logs])
     reading = [_Reading(leader, logs[partition], most_bytes) for partition, leader in leaders.items()]
@@ -358,7 +358,7 @@ class _Reading:
         data = bytes(row.records or b"")
         aborted = {(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()}
         try:
-            found = [log_batch(packed) for packed in batches_in(data, aborted, is_stable=is_stable)]
+            found = [log_batch(packed) for packed in intact_batches(data, aborted, is_stable=is_stable)]
         except MalformedRecord:
             return
         self.left -= len(data)

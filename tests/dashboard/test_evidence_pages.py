@@ -11,16 +11,19 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from change.scenes import a_journal, attempt, planned, unlocked
+from change.scenes import CLUSTER, a_journal, attempt, planned, unlocked
 from dashboard.conftest import Site
 from samples.dashboard_tables import HOSTILE, NOW, put, topic_id_of, write_evidence_tables
 from samples.sample_run import sample_run
 from servers.web_server import web_server
 
+from acktrail.change import api
 from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry
 from acktrail.change.lifecycle.plan_life import ChangeStatus
+from acktrail.change.planning.change_plan import with_hash
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
+from acktrail.group_changes.group_change_plan import ConfigStep, GroupChange, GroupChangePlan
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.application import create_app
@@ -173,15 +176,8 @@ def test_a_plan_has_its_whole_life_on_one_page(served: Callable[[], Site], tmp_p
     write_evidence_tables(site.tables)
     status, text = site.page("change?plan=2026000001")
     assert status == 200
-    for part in (
-        "done with are delivered again",
-        "In flight, delivery counts dropped",
-        "Verification",
-        "lease taken",
-        "before call",
-        "after call",
-        "planned",
-    ):
+    words = ("done with are delivered again", "In flight, delivery counts dropped", "Verification", "planned")
+    for part in (*words, "lease taken", "before call", "after call"):
         assert part in text, part
     assert "are a whole chain" in site.page("changes")[1]
     unlocked(tmp_path / "tables", "reset_audit").update(predicate="sequence = 1", updates={"actor": "'nobody'"})
@@ -189,6 +185,18 @@ def test_a_plan_has_its_whole_life_on_one_page(served: Callable[[], Site], tmp_p
     assert status == 200
     assert "the audit is broken at row 1" in text
     assert "are a whole chain" not in text
+
+
+def test_a_plan_has_on_its_page_what_only_its_kind_says(served: Callable[[], Site]) -> None:
+    """Of a configuration the old and the new value, each line as it is, and hidden characters shown."""
+    site = served()
+    step = ConfigStep(name=HOSTILE[0], before="latest", is_own=False, after="earliest")
+    about = {"kind": "alter_configs", "strategy": "s", "created_by": "ann", "cluster": CLUSTER, "created_at_ms": 0}
+    plan = GroupChangePlan(plan_id="p", parts=(GroupChange(group_id="g", configs=(step,)),), **about)
+    api.store_plan(site.tables.config, with_hash(plan))
+    assert re.search(
+        r"<pre[^>]*>GROUP +NAME.+\ng +\S.* +latest +default +earliest\n</pre>", site.page("change?plan=p")[1]
+    )
 
 
 def test_pages_of_tables_that_are_not_there_say_so(served: Callable[[], Site]) -> None:

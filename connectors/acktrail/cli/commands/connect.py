@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from acktrail.cli import arrow_without_pandas
-from acktrail.cli.common_options import AsJson, command_group
+from acktrail.cli.common_options import AsJson, command_group, echo_rows
 
 app = command_group("Run connectors, as a Kafka Connect worker does.")
 
@@ -39,9 +38,7 @@ def plugins(*, as_json: AsJson = False) -> None:
 
     found = installed()
     if as_json:
-        typer.echo(
-            json.dumps([{"class": each.name, "type": each.kind.value, "version": each.version} for each in found])
-        )
+        echo_rows({"class": each.name, "type": each.kind.value, "version": each.version} for each in found)
         return
     for each in found:
         typer.echo(f"{each.kind.value:15} {each.name:28} {each.version}")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from acktrail.change.audit.audit_chain import PLANS
 from acktrail.change.audit.integrity import audit_rows, checked_audit
 from acktrail.change.audit.journal import read_plan_row
-from acktrail.change.change_kind import parse_plan
+from acktrail.change.change_kind import kind_of, parse_plan
 from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.change.lifecycle.plan_status import list_plans, plan_status
 from acktrail.change.planning.change_plan import partition_rows
@@ -62,6 +62,7 @@ def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
         "status": plan_status(config, plan_id),
         "plan_problem": problem,
         "sums": sums(plan) if plan else {},
+        "of_its_kind": kind_of(plan).text(plan).splitlines() if plan else (),
         "notices": by_severity(plan.notices) if plan else (),
         "partitions": sorted(parts, key=lambda part: (part["group_id"], part["topic"] or "", part["partition"])),
         "steps": audit_rows(config, plan_id=plan_id),

@@ -21,6 +21,7 @@ from acktrail.change import api
 from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry
 from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.change.planning.change_plan import with_hash
+from acktrail.change.planning.notices import Notice, Severity
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.group_changes.group_change_plan import ConfigStep, GroupChange, GroupChangePlan
@@ -188,15 +189,17 @@ def test_a_plan_has_its_whole_life_on_one_page(served: Callable[[], Site], tmp_p
 
 
 def test_a_plan_has_on_its_page_what_only_its_kind_says(served: Callable[[], Site]) -> None:
-    """Of a configuration the old and the new value, each line as it is, and hidden characters shown."""
+    """Of a configuration the old and the new value, each line as it is, and hidden characters shown; and one line for
+    notices that say the same."""
     site = served()
     step = ConfigStep(name=HOSTILE[0], before="latest", is_own=False, after="earliest")
     about = {"kind": "alter_configs", "strategy": "s", "created_by": "ann", "cluster": CLUSTER, "created_at_ms": 0}
-    plan = GroupChangePlan(plan_id="p", parts=(GroupChange(group_id="g", configs=(step,)),), **about)
+    notices = tuple(Notice(Severity.WARNING, "r", f"{count} records", "g") for count in (3, 5))
+    plan = GroupChangePlan(plan_id="p", parts=(GroupChange(group_id="g", configs=(step,)),), notices=notices, **about)
     api.store_plan(site.tables.config, with_hash(plan))
-    assert re.search(
-        r"<pre[^>]*>GROUP +NAME.+\ng +\S.* +latest +default +earliest\n</pre>", site.page("change?plan=p")[1]
-    )
+    text = site.page("change?plan=p")[1]
+    assert re.search(r"<pre[^>]*>GROUP +NAME.+\ng +\S.* +latest +default +earliest\n</pre>", text)
+    assert "3 to 5 records" in text
 
 
 def test_pages_of_tables_that_are_not_there_say_so(served: Callable[[], Site]) -> None:

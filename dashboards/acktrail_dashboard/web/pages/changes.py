@@ -12,7 +12,7 @@ from acktrail.change.change_kind import kind_of, parse_plan
 from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.change.lifecycle.plan_status import list_plans, plan_status
 from acktrail.change.planning.change_plan import partition_rows
-from acktrail.change.planning.notices import by_severity
+from acktrail.change.planning.notices import by_rule
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.view.change_text import new_start_offset, sums
@@ -63,7 +63,7 @@ def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
         "plan_problem": problem,
         "sums": sums(plan) if plan else {},
         "of_its_kind": kind_of(plan).text(plan).splitlines() if plan else (),
-        "notices": by_severity(plan.notices) if plan else (),
+        "notices": by_rule(plan.notices) if plan else (),
         "partitions": sorted(parts, key=lambda part: (part["group_id"], part["topic"] or "", part["partition"])),
         "steps": audit_rows(config, plan_id=plan_id),
     }

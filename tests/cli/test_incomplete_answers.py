@@ -112,10 +112,7 @@ def test_what_is_not_marked_is_true(
 ) -> None:
     """Any loss: intervals that are not marked count what a whole export counts."""
     folder = tmp_path_factory.mktemp("lives")
-    whole, torn = (
-        World(folder / "whole", state_partitions=1),
-        World(folder / "torn", state_partitions=1),
-    )
+    whole, torn = (World(folder / name, state_partitions=1) for name in ("whole", "torn"))
     for world in (whole, torn):
         for number, record in enumerate(log):
             if number == first:

@@ -76,13 +76,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             AirflowApi(HOST, airflow.port, user=user, password=passwords[user]).token() for user in ("vera", "ulla")
         )
         yield Scene(
-            api=api,
-            broker=broker,
-            tables=tables,
-            logs=home / "logs",
-            messages=sent,
-            url=airflow.url,
-            tokens=tokens,
+            api=api, broker=broker, tables=tables, logs=home / "logs", messages=sent, url=airflow.url, tokens=tokens
         )
 
 

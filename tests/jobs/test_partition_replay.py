@@ -244,14 +244,14 @@ def _replay(
     pieces: int = 5,
     turned: Callable[[list[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
 ) -> Replay:
-    """A replay from `memory` on, which reads no record that it has seen."""
+    """A replay from `memory` on, which asks for no record that it has seen; it is given others, too."""
     known = memory or SavedReplay()
 
     def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
         found = ds.dataset(decoded).to_table(columns=[*columns], filter=where)
         begins = [known.positions.get(number, 0) for number in found["state_partition"].to_pylist()]
         assert all(o >= begin for o, begin in zip(found["offset"].to_pylist(), begins, strict=True))
-        yield from turned(found.to_batches(max_chunksize=pieces))
+        yield from turned(decoded.select([*columns]).to_batches(max_chunksize=pieces))
 
     return Replay(read, *_observed(end, gaps), known)
 

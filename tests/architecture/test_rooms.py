@@ -12,10 +12,10 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 44_651,
-    "lines of the trunk": 37_409,
-    "lines of tests": 40_713,
-    "lines of the largest room": 4_131,
+    "lines of the wheel": 44_645,
+    "lines of the trunk": 37_403,
+    "lines of tests": 40_711,
+    "lines of the largest room": 4_128,
     "modules": 303,
 }
 """Lines of code, Python and templates, without blank lines, comments and docstrings; these numbers only fall."""

@@ -111,7 +111,7 @@ def test_plan_approval_execution_and_undo(
     assert asked.body.count("```") % 2 == 0
     first, second, *_ = asked.body.split("\n\n")
     assert first.replace("\\", "").startswith(
-        f"admin asks for a reset of {HOSTILE} **to-earliest on cluster 127.0.0.1:"
+        f"admin asks for this reset of {HOSTILE} **to-earliest on cluster 127.0.0.1:"
     )
     assert second.replace("\\", "") == "**It loses 0, repeats 10, revives unknown poison.**"
     assert {group: scene.start_offset(group) for group in before} == before

@@ -9,6 +9,7 @@ import os
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
@@ -121,16 +122,14 @@ class ConnectorRun(RunThread):
         redact: Redaction | None = None,
     ) -> None:
         self.plan, self.redact = plan, redact or Redaction()
-        of_connector = lambda event, text: notice(plan.name, event, self.redact(text))  # noqa: E731
-        super().__init__(plan.name, plan.errors, of_connector, self.redact)
+        super().__init__(plan.name, plan.errors, partial(notice, plan.name), self.redact, "")
         self._lease, self._after = lease, after
         self._source_lock = Lock()  # held while the source starts or stops
         self._changed = Event()
         self._ending = Event()
         self._target = target
         self._tasks: list[TaskThread] = []
-        self._is_source_started = False
-        self._is_sink_started = False
+        self._is_source_started = self._is_sink_started = False
         self._restarts = False
 
     def aim(self, target: RunState) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -53,14 +54,15 @@ def trace_of(error: Exception) -> str:
     return error.with_hint if isinstance(error, AcktrailError) else "".join(traceback.format_exception(error))
 
 
-class RunThread:
+class RunThread(ABC):
     """A connector or a task on a thread of its own: its state, and the outages that it survives. Any thread may ask for
     its status."""
 
-    def __init__(self, name: str, errors: ErrorPolicy, notice: Notice, redact: Callable[[str], str]) -> None:
-        """`notice` hides secrets itself; `redact` hides them in traces."""
-        self._notice, self._redact = notice, redact
-        self._outage = Outage(notice, timeout_s=errors.timeout_s, longest_pause_s=errors.longest_pause_s)
+    def __init__(self, name: str, errors: ErrorPolicy, notice: Notice, redact: Callable[[str], str], who: str) -> None:
+        """Each text of a notice begins with `who`; `redact` hides secrets in notices and traces."""
+        self._redact = redact
+        self._notice: Notice = lambda event, text: notice(event, redact(who + text))
+        self._outage = Outage(self._notice, timeout_s=errors.timeout_s, longest_pause_s=errors.longest_pause_s)
         self._lock = Lock()  # of what others see: never held during a call that may wait
         self._status = RunStatus(state=RunState.UNASSIGNED)
         self._thread = Thread(target=self._live, name=f"acktrail-{name}", daemon=True)
@@ -74,8 +76,9 @@ class RunThread:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    @abstractmethod
     def _live(self) -> None:
-        raise NotImplementedError
+        """All that the thread does."""
 
     def _set(self, state: RunState, trace: str = "") -> None:
         with self._lock:
@@ -92,8 +95,7 @@ class TaskThread(RunThread):
     def __init__(
         self, plan: ConnectorPlan, number: int, config: Config, notice: Notice, redact: Callable[[str], str] = str
     ) -> None:
-        of_task = lambda event, text: notice(event, f"task {number} {text}")  # noqa: E731
-        super().__init__(f"{plan.name}-{number}", plan.errors, of_task, redact)
+        super().__init__(f"{plan.name}-{number}", plan.errors, notice, redact, f"task {number} ")
         self._plan, self.config = plan, config
         self._stop = Event()
         self._leaves = RunState.STOPPED

@@ -253,7 +253,7 @@ class EmbeddedBroker:
         # A random id in Kafka's form; a leading "-" would be taken for an option.
         cluster_id = secrets.token_urlsafe(16).replace("-", "a").replace("_", "b")
         options = ("format", "-t", cluster_id, "-c", str(server), *RELEASES[installation.version])
-        command = installation.command("kafka.tools.StorageTool", *options)
+        command = installation.command("kafka.tools.StorageTool", *options, jvm_options=_JVM)
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         output = done.stdout + done.stderr
         with self.log_path.open("a", encoding="utf-8") as log:

@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo test test-all test-trunk test-spark demo bench clean
+.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo bench clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ $(UV):
 
 demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
+
+archives: sync ## Archives of the classes of Kafka and Spark, which the JVMs of tests start with
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/servers/class_archives.py .test-java >/dev/null
 
 # More processes than cores: many tests wait for brokers, schedulers and time-outs.
 test: sync ## The tests, four at a time; the slowest twenty are printed

@@ -141,8 +141,8 @@ class _Day:
             + self._acktrail("dashboard", "report", *of_run, "--out", self._report)
         )
 
-    def _acktrail(self, command: str, *arguments: str) -> float:
-        return self._run(ACKTRAIL, command, "--tables", self._tables, *arguments)
+    def _acktrail(self, *command: str) -> float:
+        return self._run(ACKTRAIL, *command, "--tables", self._tables)
 
     def _run(self, *command: str) -> float:
         done = run_whole(command)

@@ -276,7 +276,7 @@ def _outcome(check: SuiteCheck, frame: pd.DataFrame) -> Any:
         "<=": lambda: (one.notna(), one <= value),
         ">=": lambda: (own.notna().all(axis="columns"), one >= (value if values else other)),
     }[condition.relation]()
-    broken = frame[compared & ~holds.fillna(value=False).astype(bool)]
+    broken = own[compared & ~holds.fillna(value=False).astype(bool)]
     most = evaluation.RESULT_FORMAT["partial_unexpected_count"]
     counts = {"element_count": int(compared.sum()), "unexpected_count": len(broken)}
     return SimpleNamespace(

@@ -249,7 +249,7 @@ def test_executors_of_a_cluster_write_the_tables(place: str, kafka: KafkaConfig,
     streamed, exported = tables_in(tmp_path / "streamed"), tables_in(tmp_path / "exported")
     place_of = {
         "local-cluster": [BIN / "acktrail", "run", "stream", "--master", "local-cluster[2,1,1024]"],
-        "spark-submit": [BIN / "spark-submit", "--master", "local[2]", ROOT / "spark_jobs/submit.py", "stream"],
+        "spark-submit": [BIN / "spark-submit", "--master", "local[2]", ROOT / "spark_jobs/submit.py", "run", "stream"],
     }
     command = [*place_of[place], "--bootstrap-server", kafka.bootstrap_servers, "--tables", streamed.uri, "--json"]
     surroundings = environment(PYSPARK_PYTHON=sys.executable)

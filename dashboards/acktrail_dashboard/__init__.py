@@ -1,1 +1,1 @@
-"""What a person sees of a reconcile run: a summary for the terminal, one HTML file for everybody else."""
+"""What a person sees of the tables: web pages, the report of a run in one file, and its evidence."""

@@ -232,16 +232,17 @@ def test_an_unknown_number_makes_an_unknown_total() -> None:
 
 
 def test_of_many_share_partitions_those_are_shown_that_most_happens_to() -> None:
-    """Refused ones first, each in one word; a deletion gives no offset, and refuses nothing by that."""
+    """Refused ones first, each in one word, then what is not known; a deletion gives no offset, and refuses nothing by
+    that."""
     (row,) = a_plan().partitions
     assert row.impact is not None
-    skips = replace(row, partition=2, impact=replace(row.impact, skipped=9))
-    plan = replace(a_plan(), partitions=(row, replace(row, partition=1, target_offset=None), skips))
+    skips, unknown = (replace(row, partition=n, impact=replace(row.impact, skipped=s)) for n, s in ((2, 9), (3, None)))
+    plan = replace(a_plan(), partitions=(row, replace(row, partition=1, target_offset=None), skips, unknown))
 
-    assert [each.partition for each in shown_partitions(plan, 3)] == [0, 1, 2]
-    assert [each.new_offset for each in shown_partitions(plan, 2)] == ["refused", row.target_offset]
-    assert [each.skipped for each in shown_partitions(plan, 2)] == [0, 9]
-    assert shown_partitions(replace(plan, kind="delete_groups"), 3)[1].new_offset == "unknown"
+    assert [each.partition for each in shown_partitions(plan, 4)] == [0, 1, 2, 3]
+    found = [(each.new_offset, each.skipped) for each in shown_partitions(plan, 3)]
+    assert found == [("refused", 0), (row.target_offset, None), (row.target_offset, 9)]
+    assert shown_partitions(replace(plan, kind="delete_groups"), 4)[1].new_offset == "unknown"
 
 
 def test_the_hash_is_over_everything_else() -> None:

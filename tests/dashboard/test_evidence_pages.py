@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -18,7 +19,7 @@ from samples.sample_run import sample_run
 from servers.web_server import web_server
 
 from acktrail.change import api
-from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry
+from acktrail.change.audit.audit_chain import Event, audit_entry
 from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.change.planning.change_plan import with_hash
 from acktrail.change.planning.notices import Notice, Severity
@@ -240,26 +241,27 @@ def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[]
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> TablesConfig:
-    """A reset that was carried out, and a plan that somebody rejected."""
+    """A reset that was carried out, and one that refuses one of two share partitions, which somebody rejected."""
     root = tmp_path_factory.mktemp("changes")
     attempt(root, 1)
-    plan = planned("2026000002")
+    (row,) = planned("2026000002").partitions
+    plan = replace(planned("2026000002"), partitions=(row, replace(row, partition=1, target_offset=None)))
     journal = a_journal(root, "2-plan")
-    journal.write_plan(plan)
-    rejection: AuditEntry = audit_entry(plan, 0, Event.REJECTED, detail={"note": "<b>not now</b>"})
-    journal.note([rejection])
+    journal.write_plan(with_hash(plan))
+    journal.note([audit_entry(with_hash(plan), 0, Event.REJECTED, detail={"note": "<b>not now</b>"})])
     return TablesConfig(uri=str(root))
 
 
 def test_every_plan_is_on_a_page_with_how_it_stands(changed: TablesConfig) -> None:
     """Each once. Every standing has a tone."""
-    found = plan_page(changed, 1)["plans"]
-    assert {row["plan_id"]: row["standing"] for row in found} == {"2026000001": "DONE", "2026000002": "REJECTED"}
+    found = {row["plan_id"]: row["standing"] for row in plan_page(changed, 1)["plans"]}
+    assert found == {"2026000001": "DONE", "2026000002": "REJECTED"}
     assert set(STANDING_TONES) == set(ChangeStatus)
 
 
-def test_one_plan_has_its_whole_life(changed: TablesConfig) -> None:
-    """From the plan to the proof: notices, share partitions, every step of the audit, the outcome."""
+def test_one_plan_has_its_whole_life(changed: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the plan to the proof: notices, share partitions, every step of the audit, the outcome. Where not all share
+    partitions are shown, those come first that most happens to."""
     story = plan_story(changed, "2026000001")
     assert (story["status"]["standing"], story["plan_problem"]) == ("DONE", None)
     events = [step["event"] for step in story["steps"]]
@@ -268,6 +270,8 @@ def test_one_plan_has_its_whole_life(changed: TablesConfig) -> None:
     assert len(story["partitions"]) == story["row"]["partitions"] == len(story["status"]["executions"])
     (rejected,) = plan_story(changed, "2026000002")["status"]["decisions"]
     assert (rejected["decision"], rejected["why"]) == ("reject", "<b>not now</b>")
+    monkeypatch.setattr("acktrail_dashboard.web.pages.changes.ROWS_SHOWN", 1)
+    assert [part["partition"] for part in plan_story(changed, "2026000002")["partitions"]] == [1, 0]
     with pytest.raises(UnknownName, match="2026000009"):
         plan_story(changed, "2026000009")
 

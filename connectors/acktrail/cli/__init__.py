@@ -1,1 +1,1 @@
-"""The ``acktrail`` command: one module a command, each light to import."""
+"""The ``acktrail`` command: one module for the commands of a subject, each light to import."""

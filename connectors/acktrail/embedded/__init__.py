@@ -1,4 +1,4 @@
-"""A real Kafka broker in a folder, and processes that end with their owner."""
+"""A real Kafka broker and a real Airflow in a folder: processes that end with their owner."""
 
 from acktrail.embedded.kafka.embedded_broker import BrokerNotStarted, EmbeddedBroker
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION, RELEASES

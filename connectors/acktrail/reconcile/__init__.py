@@ -1,1 +1,1 @@
-"""Reconciliation without Spark: exported records to states, states and observations to verdicts."""
+"""From exported records to states, verdicts, findings, statuses and the history of every record."""

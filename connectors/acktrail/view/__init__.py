@@ -1,1 +1,1 @@
-"""Messages to people about what changed: a gate that stops runs, critical findings, the status of a group."""
+"""What a status, a verdict, a finding, a plan, a run says: decided once, without how it looks."""

@@ -37,13 +37,20 @@ class ShownPartition(NamedTuple):
     archived: int | str | None
 
 
+def by_effect(plan: ChangePlan, most: int) -> Sequence[PartitionPlan]:
+    """The share partitions of a plan in its own order; those of more than `most` by what happens to them: without a new
+    start offset, then by what is skipped, then by what is delivered again. Not known stands before any number."""
+    return plan.partitions if len(plan.partitions) <= most else sorted(plan.partitions, key=_effect)
+
+
+def _effect(row: PartitionPlan) -> tuple[bool, bool, int, bool, int]:
+    skipped, again = (None, None) if row.impact is None else (row.impact.skipped, row.impact.delivered_again)
+    return row.target_offset is not None, skipped is not None, -(skipped or 0), again is not None, -(again or 0)
+
+
 def shown_partitions(plan: ChangePlan, most: int) -> list[ShownPartition]:
-    """At most `most`: all in the order of the plan, or those that most happens to: refused ones, then by what is
-    skipped, then by what is delivered again."""
-    rows = [_shown(plan, row) for row in plan.partitions]
-    if len(rows) > most:
-        rows.sort(key=lambda row: (isinstance(row.new_offset, int), -(row.skipped or 0), -(row.again or 0)))
-    return rows[:most]
+    """The first `most` of a plan `by_effect`."""
+    return [_shown(plan, row) for row in by_effect(plan, most)[:most]]
 
 
 def _shown(plan: ChangePlan, row: PartitionPlan) -> ShownPartition:
@@ -99,9 +106,8 @@ def _at_least(plan: ChangePlan, exact: int | None, least: int | None) -> str:
 
 
 def _records(plan: ChangePlan, count: int | None) -> str:
-    if count and plan.totals.unit is CountUnit.OFFSETS:
-        return f"{number(count)} offsets (control records and removed ones count, but are not delivered)"
-    return number(count)
+    offsets = " offsets (control records and removed ones count, but are not delivered)"
+    return number(count) + (offsets if count and plan.totals.unit is CountUnit.OFFSETS else "")
 
 
 def plan_text(plan: ChangePlan, paint: Callable[[Severity, str], str] = lambda _, text: text) -> str:
@@ -129,11 +135,9 @@ def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
 def _head(plan: ChangePlan) -> str:
     groups = f"group(s) {few(plan.group_ids)}; " if plan.groups else ""
     taken_back = f", takes back {printable(plan.undoes)}" if plan.undoes else ""
-    lines = [
-        f"plan {plan.plan_id}{taken_back}: {printable(plan.strategy)}",
-        f"{groups}cluster {plan.cluster_id}, Kafka {plan.release}",
-    ]
-    return "\n".join([*lines, f"reason: {printable(plan.reason)}"] if plan.reason else lines)
+    first = f"plan {plan.plan_id}{taken_back}: {printable(plan.strategy)}"
+    reason = f"\nreason: {printable(plan.reason)}" if plan.reason else ""
+    return f"{first}\n{groups}cluster {plan.cluster_id}, Kafka {plan.release}{reason}"
 
 
 def _numbers(plan: ChangePlan) -> str:

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from servers.workload import Workload
 
@@ -49,7 +49,7 @@ def main(home: Path) -> Path:
         sys.stderr.write(f"class archives cannot be made, tests start slower: {error!r}\n")
         return java.parents[1]
     _write_launcher(home, java, "-XX:SharedArchiveFile", archives)
-    with _java_home(home):
+    with patch.dict(os.environ, JAVA_HOME=str(home)):
         for _ in range(2):  # the second session makes acktrail's own archive of Spark's classes
             _use_spark()
     marker.write_text(wanted)
@@ -75,7 +75,7 @@ def _archives(home: Path, java: Path) -> Iterator[tuple[str, Path]]:
 def _recorded(home: Path, java: Path, pattern: str, archive: Path, use: Callable[[], None]) -> None:
     """`use` starts the JVM whose classes are archived when it ends."""
     _write_launcher(home, java, "-XX:ArchiveClassesAtExit", {pattern: archive})
-    with _java_home(home):
+    with patch.dict(os.environ, JAVA_HOME=str(home)):
         use()
     if not archive.exists():
         raise FileNotFoundError(archive)
@@ -91,18 +91,6 @@ def _write_launcher(home: Path, java: Path, option: str, archives: dict[str, Pat
     launcher.parent.mkdir(exist_ok=True)
     launcher.write_text(_LAUNCHER.format(cases=cases, java=quoted))
     launcher.chmod(0o755)
-
-
-@contextmanager
-def _java_home(home: Path) -> Iterator[None]:
-    before = os.environ.get("JAVA_HOME")
-    os.environ["JAVA_HOME"] = str(home)
-    try:
-        yield
-    finally:
-        os.environ.pop("JAVA_HOME")
-        if before is not None:
-            os.environ["JAVA_HOME"] = before
 
 
 def _use_broker(release: str) -> None:

@@ -3,6 +3,7 @@ with its whole life; `acktrail.change` reads and judges."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import PLANS
@@ -15,9 +16,10 @@ from acktrail.change.planning.change_plan import partition_rows
 from acktrail.change.planning.notices import by_rule
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.view.change_text import new_start_offset, sums
+from acktrail.view.change_text import by_effect, new_start_offset, sums
 from acktrail.view.queue_rows import ROWS_A_PAGE, part_of
 from acktrail.view.wording import counted
+from acktrail_dashboard.page_templates import ROWS_SHOWN
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _FLAWS_SHOWN: Final = 20
@@ -29,14 +31,11 @@ STANDING_TONES: Final = {
     **dict.fromkeys((_S.FAILED, _S.OVERWRITTEN, _S.UNKNOWN), "critical"),
 }
 _NOTICE_TONES: Final = {"refusal": "critical", "serious": "critical", "warning": "warning", "info": "info"}
-_OUTCOME_TONES: Final = {
-    **dict.fromkeys(("OK", "OK_EPOCH_NOT_BUMPED", "OK_BY_DESCRIPTION"), "ok"),
-    **dict.fromkeys(("NOT_ATTEMPTED", "LEFT_OUT"), "info"),
-}
+_NOT_DONE_TONES: Final = dict.fromkeys(("NOT_ATTEMPTED", "LEFT_OUT"), "info")
 _TONES: Final = {
     "standing_tone": lambda standing: STANDING_TONES[ChangeStatus(standing)],
     "notice_tone": lambda severity: _NOTICE_TONES.get(severity, "unknown"),
-    "outcome_tone": lambda status: _OUTCOME_TONES.get(status, "critical"),
+    "outcome_tone": lambda status: "ok" if status.startswith("OK") else _NOT_DONE_TONES.get(status, "critical"),
 }
 """What the templates ask."""
 
@@ -54,6 +53,7 @@ def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
     row, plan, problem = read_plan_row(config, plan_id), None, None
     try:
         plan = parse_plan(row["plan"], f"plan {plan_id}")
+        plan = replace(plan, partitions=tuple(by_effect(plan, ROWS_SHOWN)))
     except AcktrailError as error:
         problem = error.message
     parts = [{**p, "new": new_start_offset(plan, p["target_offset"])} for p in partition_rows(plan)] if plan else []
@@ -64,7 +64,7 @@ def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
         "sums": sums(plan) if plan else {},
         "of_its_kind": kind_of(plan).text(plan).splitlines() if plan else (),
         "notices": by_rule(plan.notices) if plan else (),
-        "partitions": sorted(parts, key=lambda part: (part["group_id"], part["topic"] or "", part["partition"])),
+        "partitions": parts,
         "steps": audit_rows(config, plan_id=plan_id),
     }
 

@@ -39,12 +39,14 @@ $(UV):
 demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
 
+CLASS_ARCHIVES := PYTHONPATH=tests/support $(BIN)/python tests/support/servers/class_archives.py .test-java
+
 archives: sync ## Archives of the classes of Kafka and Spark, which the JVMs of tests start with
-	@PYTHONPATH=tests/support $(BIN)/python tests/support/servers/class_archives.py .test-java >/dev/null
+	@$(CLASS_ARCHIVES) >/dev/null
 
 # More processes than cores: many tests wait for brokers, schedulers and time-outs.
 test: sync ## The tests, four at a time; the slowest twenty are printed
-	@JAVA_HOME=$$(PYTHONPATH=tests/support $(BIN)/python tests/support/servers/class_archives.py .test-java) && export JAVA_HOME && \
+	@JAVA_HOME=$$($(CLASS_ARCHIVES)) && export JAVA_HOME && \
 	$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 # A copy without the folders of the branches and their tests, in an environment of its own.

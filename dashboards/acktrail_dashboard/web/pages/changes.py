@@ -10,7 +10,7 @@ from acktrail.change.audit.audit_chain import PLANS
 from acktrail.change.audit.integrity import audit_rows, checked_audit
 from acktrail.change.audit.journal import read_plan_row
 from acktrail.change.change_kind import kind_of, parse_plan
-from acktrail.change.lifecycle.plan_life import ChangeStatus
+from acktrail.change.lifecycle.plan_life import ChangeStatus, Status
 from acktrail.change.lifecycle.plan_status import list_plans, plan_status
 from acktrail.change.planning.change_plan import partition_rows
 from acktrail.change.planning.notices import by_rule
@@ -35,7 +35,7 @@ _NOT_DONE_TONES: Final = dict.fromkeys(("NOT_ATTEMPTED", "LEFT_OUT"), "info")
 _TONES: Final = {
     "standing_tone": lambda standing: STANDING_TONES[ChangeStatus(standing)],
     "notice_tone": lambda severity: _NOTICE_TONES.get(severity, "unknown"),
-    "outcome_tone": lambda status: "ok" if status.startswith("OK") else _NOT_DONE_TONES.get(status, "critical"),
+    "outcome_tone": lambda status: "ok" if Status(status).is_ok else _NOT_DONE_TONES.get(status, "critical"),
 }
 """What the templates ask."""
 

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from servers.broker_diagnosis import diagnosis
 from servers.guarded_broker import GuardedBroker
 from servers.s3_server import S3, running_s3
+from servers.shared_servers import end_shared_servers, shared_server
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -60,8 +62,6 @@ _ONE_PROCESS = {
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
 starve each other; the faults share a broker and a worker, others a broker of their own. A module that starts Spark in
 processes of its own runs in any."""
-_OF_ONE_PROCESS = ("guarded", "scene", "spark")
-"""The servers that only such modules use."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -140,12 +140,10 @@ def _process_of(module: str) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What modules of one process share ends with the last of them: an idle broker takes a hundredth of a core."""
+    """What modules of one process share ends with the last of them."""
     name = _process_of(str(item.path))
     if name in _ONE_PROCESS and (nextitem is None or _process_of(str(nextitem.path)) != name):
-        for server in _OF_ONE_PROCESS:
-            for fixture in item.session._fixturemanager.getfixturedefs(server, item) or ():
-                fixture.finish(item._request)
+        end_shared_servers()
 
 
 @pytest.fixture(autouse=True)
@@ -181,7 +179,7 @@ def workload(broker: EmbeddedBroker) -> Workload:
 def guarded() -> Iterator[GuardedBroker]:
     """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
     names = ("admin", "reader", "exporter", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
-    with GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")}) as running:
+    with shared_server(GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")})) as running:
         yield running
 
 
@@ -217,6 +215,12 @@ def bucket(s3: S3) -> TablesConfig:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The session that jobs find and use until it ends."""
+    with shared_server(_spark()) as session:
+        yield session
+
+
+@contextmanager
+def _spark() -> Iterator[Any]:
     from acktrail_jobs.session import spark_session
 
     with pytest.MonkeyPatch.context() as patched, spark_session("local[2]") as session:

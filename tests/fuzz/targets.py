@@ -26,7 +26,7 @@ from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.format.wire.record_batch import HEADER_BYTES, Compression
 from acktrail.offline import log_segment as segment_module
 from acktrail.offline.copied_files import read_dump
-from acktrail.offline.log_batches import Fragment, IntactBatch, is_log, read_batches
+from acktrail.offline.log_batches import Fragment, IntactBatch, is_log, read_pieces
 from acktrail.offline.log_segment import ReadReport, SegmentDamage
 from acktrail_simulation.messages.group_record_encoder import encode as encode_group_record
 
@@ -134,7 +134,7 @@ def segment(data: bytes) -> None:
 
 def _check_pieces(raw: bytes) -> None:
     end, offset = 0, -1
-    for found in read_batches(io.BytesIO(raw)):
+    for found in read_pieces(io.BytesIO(raw)):
         assert found.position == end
         assert isinstance(found, IntactBatch | Fragment)
         assert found.end > end

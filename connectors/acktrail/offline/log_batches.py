@@ -51,7 +51,7 @@ class Fragment:
     is_torn: bool = False
 
 
-def read_batches(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
+def read_pieces(file: BinaryIO) -> Iterator[IntactBatch | Fragment]:
     """Everything in `file` in its order, nothing left out but zeros at its end (room that was taken in advance).
     Memory: two batches. Cost: one reading, and a search through what is damaged.
 

@@ -34,7 +34,7 @@ from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import ControlType, batch_records, control_type
 from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
-from acktrail.offline.log_batches import Fragment, IntactBatch, is_log, read_batches
+from acktrail.offline.log_batches import Fragment, IntactBatch, is_log, read_pieces
 
 SEGMENT_SUFFIX: Final = ".log"
 _LARGEST_PROPERTIES: Final = 64 * 1024
@@ -68,9 +68,9 @@ class _Segment:
         self._file, self._raw, self._partition, self._reading = str(file), raw, partition, reading
 
     def records(self) -> Iterator[RawRecord]:
-        if not is_log(self._raw) and all(isinstance(piece, Fragment) for piece in read_batches(self._raw)):
+        if not is_log(self._raw) and all(isinstance(piece, Fragment) for piece in read_pieces(self._raw)):
             raise MalformedFile("no log segment: nothing in it is a record batch of version 2", file=self._file)
-        for piece in read_batches(self._raw):
+        for piece in read_pieces(self._raw):
             if isinstance(piece, Fragment):
                 status = SegmentDamageStatus.TORN_TAIL if piece.is_torn else SegmentDamageStatus.CORRUPT_BATCH
                 self._report(piece, status, piece.reason, piece.header.base_offset if piece.header else None)
@@ -112,7 +112,7 @@ class _Segment:
     def _markers(self) -> Mapping[int, list[tuple[int, int]]]:
         """Every end of a transaction in the file, by producer: offset and type of its control record, ascending."""
         markers: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for batch in read_batches(self._raw):
+        for batch in read_pieces(self._raw):
             if not isinstance(batch, IntactBatch) or not batch.header.is_control:
                 continue
             with contextlib.suppress(MalformedRecord):  # reported with the batch; its transactions stay undecided

@@ -332,8 +332,8 @@ def defaults(workload: Workload) -> Defaults:
 
 
 def test_defaults_are_as_documented(defaults: Defaults) -> None:
-    """R001-27, R001-29 to R001-34, R001-36, R001-37, R002-19, R002-21 to R002-26, R002-28, R002-29, R002-31 to
-    R002-34: the proposed values are the defaults of brokers."""
+    """R000-23, R001-25 to R001-27, R001-29 to R001-34, R001-36, R001-37, R002-17 to R002-19, R002-21 to R002-26,
+    R002-28, R002-29, R002-31 to R002-34: the proposed values are the defaults of brokers."""
     assert {name: defaults[name] for name in CONFIGS["documented"]} == CONFIGS["documented"]
 
 

@@ -1,7 +1,6 @@
 """A share partition at work, step by random step: members, a leader, its coordinator, the user's log.
 
-`LeaderFixture` is a leader whose steps a test chooses. Every random step is also put down as one JSON line with what
-came of it, so that other leaders can be given the same life.
+Every step is also put down as one JSON line with what came of it, so that other leaders can be given the same life.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from acktrail_simulation.messages.persister_messages import (
     batched,
 )
 
-__all__ = ["KEY", "LeaderFixture", "SimulatedLeader", "held", "settings_of", "spread"]
+__all__ = ["KEY", "LedPartition", "SimulatedLeader", "held"]
 
 KEY: Final = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
 MEMBERS: Final = ("m1", "m2", "m3")
@@ -53,7 +52,7 @@ _STEPS: Final = {
 }
 
 
-def settings_of(source: random.Random) -> ShareGroupSettings:
+def _settings_of(source: random.Random) -> ShareGroupSettings:
     """Small limits, so that they are met."""
     return ShareGroupSettings(
         delivery_count_limit=source.choice((2, 3, 5, 5, 6)),
@@ -99,7 +98,7 @@ class SimulatedLeader(LedPartition):
     ) -> None:
         self.source = source
         self.weights = {kind: weight for kind, weight in _STEPS.items() if kind not in without}
-        super().__init__(UserPartitionLog(), replace(settings_of(source), **settings), updates_per_snapshot=limit)
+        super().__init__(UserPartitionLog(), replace(_settings_of(source), **settings), updates_per_snapshot=limit)
         self.failing = ErrorCode.NONE
         self.held: list[tuple[str, AcquiredRecords]] = []
         self.delivered: list[AcquiredRecords] = []
@@ -309,43 +308,6 @@ class SimulatedLeader(LedPartition):
         self.told.append(told)
 
 
-class LeaderFixture(LedPartition):
-    """A leader over a log of batches, with three members who come at will."""
-
-    def __init__(self, *sizes: int, start: int = 0, **settings: Any) -> None:
-        super().__init__(UserPartitionLog(start_offset=start, end_offset=start), ShareGroupSettings(**settings))
-        for size in sizes:
-            self.log.append(size)
-        self.coordinator.answer(StateInitialize(key=KEY, state_epoch=1, start_offset=start))
-        assert self.led(0) is ErrorCode.NONE
-
-    def fetch(self, member: str = "m", most: int = 500, **limits: Any) -> list[tuple[int, int, int]]:
-        """First and last offset and delivery count of what a member gets."""
-        found = self.leader.fetch(
-            FetchLimits(
-                member_id=member, most_records=most, **{"batch_size": 500, "now_ms": self.clock.now_ms, **limits}
-            ),
-            max_bytes=10_000,
-        )
-        return [(part.first_offset, part.last_offset, part.delivery_count) for part in found]
-
-    def say(self, first: int, last: int, *types: int, member: str = "m") -> ErrorCode:
-        """Acknowledge, by one type or one an offset."""
-        return self.leader.acknowledge(
-            member, (AcknowledgementBatch(first_offset=first, last_offset=last, types=types),)
-        )
-
-    def wait(self, milliseconds: int) -> int:
-        """Time passes; how many locks end."""
-        self.clock.advance(milliseconds)
-        return self.leader.end_locks()
-
-    def durable(self) -> list[tuple[int, int, int, int]]:
-        """The batches that the coordinator holds."""
-        state = self.coordinator.memory.states[KEY]
-        return [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches]
-
-
 def held(cache: SharePartitionCache) -> list[StateBatch]:
     """What a leader has in memory at or above its start offset."""
     return [
@@ -353,12 +315,4 @@ def held(cache: SharePartitionCache) -> list[StateBatch]:
         for batch in cache.batches
         for first, last, part in batch.parts()
         if last >= cache.start_offset
-    ]
-
-
-def spread(found: list[tuple[int, int, int, int]]) -> list[StateBatch]:
-    """Batches of first and last offset, state and count."""
-    return [
-        StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-        for first, last, state, count in found
     ]

@@ -210,8 +210,8 @@ def take_the_same_steps(lives: Sequence[Any], sources: tuple[str, ...], main_cla
 
 @pytest.mark.full  # of the simulation
 def test_steps_are_taken_as_by_kafka(tmp_path: Path) -> None:
-    """Over 40 lives of 300 steps each fetch acquires what Kafka 4.4's leader acquires, each acknowledgement has its
-    error, each record its bytes, and both stand at the same offsets."""
+    """R000-46, R001-23, R002-55: over 40 lives of 300 steps each fetch acquires what Kafka 4.4's leader acquires, each
+    acknowledgement has its error, each record its bytes, and both stand at the same offsets."""
     worlds = [SimulatedLeader(random.Random(seed)) for seed in range(40)]
     kinds = Counter(world.step() for world in worlds for _ in range(300))
     sources = ("Registries.java", "KafkaCoordinator.java", "KafkaLeader.java")
@@ -376,9 +376,10 @@ def _by_topic(found: tuple[FetchedPartition, ...]) -> list[list[Any]]:
 
 @pytest.mark.full  # of the simulation
 def test_sessions_are_kept_as_by_kafka(tmp_path: Path) -> None:
-    """R002-59 to R002-62, R002-64, R002-66, R002-70: over 60 lives of 200 calls each is taken or refused as by
-    Kafka 4.4, a session holds the same topic partitions in the same order and turn, answers leave out the same ones,
-    acknowledgements pass the same check, and Kafka reads requests with nothing left over or missing."""
+    """R001-23, R002-56, R002-57, R002-59 to R002-62, R002-64, R002-66, R002-70: over 60 lives of 200 calls each is
+    taken or refused as by Kafka 4.4, a session holds the same topic partitions in the same order and turn, answers
+    leave out the same ones, acknowledgements pass the same check, and Kafka reads requests with nothing left over or
+    missing."""
     lives = [Life(random.Random(seed)) for seed in range(60)]
     kinds = Counter(life.step() for life in lives for _ in range(200))
     take_the_same_steps(lives, ("KafkaSessions.java",), "kafka.server.share.KafkaSessions", tmp_path)

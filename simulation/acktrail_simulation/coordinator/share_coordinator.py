@@ -9,7 +9,6 @@ time-out and no linger.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Final, assert_never
 
 from acktrail.format.wire.primitives import absent_if_none
@@ -46,25 +45,6 @@ COLD_AFTER_MS: Final = 300_000
 """``share.coordinator.cold.partition.snapshot.interval.ms``"""
 
 
-class Availability(StrEnum):
-    """Whether a coordinator answers."""
-
-    ACTIVE = "active"
-    LOADING = "loading"
-    """It reads its log; nothing is answered before it reached the end."""
-    INACTIVE = "inactive"
-    """It has not started, or has shut down."""
-    MOVED = "moved"
-    """Another broker leads the state partition."""
-
-
-_UNAVAILABLE: Final[Mapping[Availability, ErrorCode]] = {
-    Availability.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    Availability.INACTIVE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    Availability.MOVED: ErrorCode.NOT_COORDINATOR,
-}
-
-
 class ShareCoordinator:
     """Kafka's ``ShareCoordinatorShard`` and its log.
 
@@ -86,14 +66,11 @@ class ShareCoordinator:
         self.log = CoordinatorLog() if log is None else log
         self.rules = rules
         self.cold_after_ms = cold_after_ms
-        self.availability = Availability.ACTIVE
         self.memory = ShareCoordinatorState.loaded(self.log.placed(), updates_per_snapshot=updates_per_snapshot)
 
     def answer(self, request: PersisterRequest) -> PersisterResponse:
         """Serve one share partition of a call. A request that is refused writes nothing."""
-        error = _UNAVAILABLE.get(self.availability, ErrorCode.NONE)
-        if error is ErrorCode.NONE:
-            error = validation_error(self.memory, request, self.rules, self.partition_counts)
+        error = validation_error(self.memory, request, self.rules, self.partition_counts)
         if error is not ErrorCode.NONE:
             return PersisterResponse(key=request.key, error=error)
         answer = self._answer(request)

@@ -45,12 +45,6 @@ class ShareCoordinatorService:
         """A user's topic that the coordinators know from now on; more partitions when it is known."""
         self.partition_counts[topic_id] = partitions
 
-    def delete_topic(self, topic_id: TopicId) -> None:
-        """The topic goes, and the state of its partitions in every group with it."""
-        self.partition_counts.pop(topic_id, None)
-        for coordinator in self.coordinators:
-            coordinator.forget_topics((topic_id,))
-
     def coordinator_of(self, key: SharePartition) -> ShareCoordinator:
         """Who keeps `key`'s state (FindCoordinator with key type 2)."""
         return self.coordinators[state_partition_of(key, len(self.coordinators))]

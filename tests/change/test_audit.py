@@ -42,7 +42,7 @@ from acktrail.change.audit.audit_chain import (
     check_chain,
     first_link,
 )
-from acktrail.change.audit.journal import Journal, read_audit
+from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import TargetOffset
 from acktrail.change.execution.attempt import Attempt
@@ -62,8 +62,8 @@ from acktrail.change.lifecycle.plan_life import (
 from acktrail.change.lifecycle.plan_status import Admission, UndoLedger
 from acktrail.change.planning.change_plan import plan_json
 from acktrail.change.request.reset_request import Strategy, StrategyKind
-from acktrail.config import ApprovalRule, TablesConfig
-from acktrail.errors import ChangeInProgress, ChangeRefused, ForeignCluster
+from acktrail.config import ApprovalRule
+from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.batches import DeliveryState, StateBatch
 
@@ -167,20 +167,6 @@ def journal(root: Path, cluster_id: str = "c1", clock: Callable[[], dt.datetime]
     return a_journal(root, cluster_id=cluster_id, clock=clock)
 
 
-def test_writers_that_overtake_each_other_keep_one_chain(tmp_path: Path) -> None:
-    """Two journals on one table take turns: every row lands once, in one whole chain."""
-    one, two = journal(tmp_path), journal(tmp_path)
-    for number in range(3):
-        one.note([entry(Event.BEFORE_CALL, detail={"n": number}), entry(Event.AFTER_CALL)])
-        two.note([entry(Event.VERIFIED, detail={"n": number})])
-
-    rows = read_audit(TablesConfig(uri=str(tmp_path)))
-    assert [row.sequence for row in rows] == list(range(9))
-    assert check_chain(two.audit(), "c1") is None
-    with pytest.raises(ForeignCluster):
-        journal(tmp_path, "c2").note([entry(Event.BEFORE_CALL)])
-
-
 def test_files_are_put_together_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers that compact the table at every end of a change, side by side: every row lands once, in one chain."""
     monkeypatch.setattr(journal_module, "_SMALL_FILES", 1)
@@ -248,26 +234,11 @@ def test_a_group_that_is_not_reached_says_why(tmp_path: Path) -> None:
         assert wanted in done.not_sent[groups[1]]
 
 
-def test_groups_that_are_given_up_are_noted_at_once_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each with its own reason, in one commit: the leases of the others run meanwhile."""
-    kept, names, noted = journal(tmp_path), [f"g{number}" for number in range(9)], list[Any]()
-    attempt = Attempt(kept, planned("2026-given-up"), ["first", *names])
-    with attempt.take_leases():
-        monkeypatch.setattr(kept, "note", noted.append)
-        attempt.give_up({name: {"moved": name} for name in names})
-    (rows,) = noted
-    assert [(of.event, of.group_id, of.detail) for of in rows[:9]] == [
-        (Event.REFUSED, name, {"moved": name}) for name in names
-    ]
-    assert [(of.event, of.group_id) for of in rows[9:]] == [(Event.LEASE_RELEASED, name) for name in names]
-
-
 CHANGED = {ChangeStatus.DONE, ChangeStatus.PARTLY, ChangeStatus.STOPPED, ChangeStatus.OVERWRITTEN}
 
 
-DECISIONS = told("approved rejected expired")
 DONE, UNKNOWN = told("lease before after:done verified:done released"), told("lease before after:unknown released")
-FAILED, REFUSED = told("lease before after:refused verified:not_done released"), told("lease refused released")
+FAILED = told("lease before after:refused verified:not_done released")
 
 
 def life(*entries: AuditEntry, **about: Any) -> PlanLife:
@@ -322,22 +293,6 @@ def test_time_and_refusals_count_while_nothing_was_attempted() -> None:
     done = {("g", "orders", 0): (Status.OK, 5)}
     undone = life(*DONE, undone=UndoLedger(outcomes={"p1": done, "p2": done}, undos={"p1": ["p2"]}).undone("p1"))
     assert (undone.standing, undone.undone_by) == (ChangeStatus.UNDONE, ("p2",))
-
-
-@given(st.lists(st.sampled_from(DECISIONS), max_size=5), st.sampled_from([FAILED, REFUSED, ()]))
-def test_a_rejection_forbids_the_plan_whatever_else_is_noted(
-    decisions: list[AuditEntry], attempt: tuple[AuditEntry, ...]
-) -> None:
-    """Before or after approvals and failed attempts; the refusal names who, when and why."""
-    found = life(*decisions, *attempt)
-    if any(one.event is Event.REJECTED for one in decisions):
-        with pytest.raises(ChangeRefused, match=r"was rejected by ann at 2026-01-02T03:04:05Z: ticket 7"):
-            found.after(Step.APPLY)
-    elif any(one.event is Event.EXPIRED for one in decisions):
-        with pytest.raises(ChangeRefused, match="plan_expired"):
-            found.after(Step.APPLY)
-    else:
-        assert found.after(Step.APPLY) is ChangeStatus.RUNNING
 
 
 @pytest.mark.parametrize("step", [Step.APPROVE, Step.REJECT, Step.APPLY, Step.UNDO])

@@ -19,7 +19,6 @@ from drivers import command_line
 
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.integrity import checked_audit
-from acktrail.change.audit.journal import first_open
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.config import TablesConfig
@@ -279,15 +278,3 @@ def test_a_thousand_attempts_cost_what_ten_do(tmp_path: Path) -> None:
         assert len(list((tmp_path / table / "_delta_log").iterdir())) < 120, table
     report = checked_audit(TablesConfig(uri=str(tmp_path)))
     assert (report.plans, report.executions) == (MANY + LOOKS, MANY + LOOKS)
-
-
-def test_a_lease_reads_only_what_may_keep_it_from_its_group(tmp_path: Path) -> None:
-    """Changes that are finished are not read again; one that is open is, however many came after it."""
-    for number in range(3):
-        attempt(tmp_path, number)
-    journal = a_journal(tmp_path)
-    rows = journal.audit()
-    assert first_open(rows, now_ms=journal.now_ms) is None
-    settled = delta(tmp_path, "reset_audit").transaction_version("settled")
-    assert settled is not None
-    assert settled > [row.sequence for row in rows if row.event == Event.LEASE_RELEASED][1]

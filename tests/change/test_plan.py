@@ -30,14 +30,14 @@ from acktrail.change.change_kind import load_plan, parse_plan, read_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import with_passed
 from acktrail.change.collection.facts import PartitionFacts, PartitionState, PassedFacts
-from acktrail.change.planning.change_plan import check_age, hash_of, plan_json
+from acktrail.change.planning.change_plan import check_age, plan_json
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale
 from acktrail.model.batches import StateBatch
-from acktrail.plain_data import fingerprint, from_json_value, to_json_value
+from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.view.change_text import plan_text, shown_partitions, sums
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
@@ -243,14 +243,6 @@ def test_of_many_share_partitions_those_are_shown_that_most_happens_to() -> None
     found = [(each.new_offset, each.skipped) for each in shown_partitions(plan, 3)]
     assert found == [("refused", 0), (row.target_offset, None), (row.target_offset, 9)]
     assert shown_partitions(replace(plan, kind="delete_groups"), 4)[1].new_offset == "unknown"
-
-
-def test_the_hash_is_over_everything_else() -> None:
-    """It is the canonical text's digest, with one field left out."""
-    plan = a_plan()
-    data = to_json_value(plan)
-    assert data.pop("plan_hash") == fingerprint(data) == hash_of(plan)
-    assert from_json_value(ResetPlan, {**data, "plan_hash": plan.plan_hash}) == plan
 
 
 def test_a_missing_right_is_a_configuration_to_fix() -> None:

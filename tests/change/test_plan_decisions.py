@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene, reset_plan
+from change.world import ONE_RELEASE, TOPIC, Command, Scene, reset_plan
 from drivers.command_line import run
 
 from acktrail.change import api
@@ -185,20 +185,6 @@ def test_a_partial_apply_says_what_it_left_out(scene: Scene, ask: Command) -> No
 
 
 # Undo
-
-
-def test_a_plan_that_changed_nothing_is_not_undone(scene: Scene, ask: Command) -> None:
-    """PLANNED, REFUSED, REJECTED: the group, which finished everything meanwhile, is not rewound."""
-    group = scene.group()
-    planned, refused, rejected = scene.earliest(group), scene.earliest(group), scene.earliest(group)
-    scene.note_decision(rejected, approved=False, actor="ann")
-    scene.put(group, {0: RECORDS, 1: RECORDS})
-    with pytest.raises(PlanStale):
-        scene.execute(refused)
-    for plan, standing in ((planned, "PLANNED"), (refused, "REFUSED"), (rejected, "REJECTED")):
-        assert scene.standing(plan["plan_id"]) == standing
-        assert "[nothing_to_undo]" in ask("change", "undo", plan["plan_id"], "--execute").complaint(2)
-    assert scene.starts(group) == [RECORDS, RECORDS]
 
 
 def test_an_undo_takes_back_what_was_done_and_nothing_else(scene: Scene, ask: Command) -> None:

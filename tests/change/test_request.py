@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 
 from acktrail.change.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
 from acktrail.change.request.reset_request import (
-    LARGEST_OFFSET,
-    ResetRequest,
-    Strategy,
     StrategyKind,
     TopicScope,
     check_request,
@@ -26,7 +23,6 @@ from acktrail.change.request.reset_request import (
     parse_topic,
 )
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
-from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import instant_text
 
 NOW_MS = 1_700_000_000_000
@@ -95,32 +91,6 @@ def test_a_duration_counts_back_from_now(text: str, seconds: float) -> None:
     assert strategy.moment_ms == NOW_MS - seconds * 1000
 
 
-@given(st.integers(-LARGEST_OFFSET, LARGEST_OFFSET))
-def test_numbers_are_kept(number: int) -> None:
-    """Every offset and every shift survives."""
-    shift = choose_strategy({StrategyKind.SHIFT_BY: str(number)}, now_ms=0)
-    assert shift.number == number
-    offset = choose_strategy({StrategyKind.TO_OFFSET: str(abs(number))}, now_ms=0)
-    assert offset.number == abs(number)
-
-
-@given(
-    st.builds(
-        ResetRequest,
-        strategy=st.builds(Strategy, kind=st.sampled_from(StrategyKind), number=st.none() | st.integers(0, 2**63 - 1)),
-        groups=st.lists(st.text(max_size=5), max_size=3).map(tuple),
-        topics=st.lists(
-            st.builds(TopicScope, topic=st.text(max_size=4), partitions=st.none() | st.just((0, 1))), max_size=2
-        ).map(tuple),
-        allow_skip=st.booleans(),
-        reason=st.text(max_size=5),
-    )
-)
-def test_a_request_is_plain_data_and_back(request: ResetRequest) -> None:
-    """What goes from step to step loses nothing."""
-    assert from_json_value(ResetRequest, to_json_value(request)) == request
-
-
 def rows_of(tmp_path: Path, content: bytes) -> list[tuple[str | None, str, int, int]]:
     file = tmp_path / "offsets.csv"
     file.write_bytes(content)
@@ -140,14 +110,6 @@ def rows_of(tmp_path: Path, content: bytes) -> list[tuple[str | None, str, int, 
 def test_three_columns_are_read_however_they_were_written(tmp_path: Path, content: bytes) -> None:
     """R004-30: byte order mark, Windows line ends, quotes, blank lines and a missing last line end change nothing."""
     assert rows_of(tmp_path, content) == [(None, "orders", 0, 17), (None, "payments", 1, 0)]
-
-
-def test_four_columns_name_the_group(tmp_path: Path) -> None:
-    """The form that kafka-share-groups.sh and kafka-consumer-groups.sh write for several groups."""
-    assert rows_of(tmp_path, b'g1,orders,0,17\n"g,2",orders,0,18\n') == [
-        ("g1", "orders", 0, 17),
-        ("g,2", "orders", 0, 18),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -225,18 +225,6 @@ def test_a_reset_and_its_undo(world: World) -> None:
     assert [delivery.offset for delivery in world.deliveries(group, topic, RECORDS - 4)] == list(range(4, RECORDS))
 
 
-def test_a_group_is_made_by_its_reset(world: World) -> None:
-    """A missing group is made where that is allowed, with whatever state epoch the release gives it."""
-    topic, group = f"made-{TOPIC}", group_of("new")
-    world.make_topic(topic, 2, RECORDS)
-    plan = world.reset(
-        groups=[group], topics=[f"{topic}:1"], strategies={"to-offset": "7"}, allow_create=True, allow_skip=True
-    )
-    assert [row["status"] for row in world.verify(plan)] == []
-    got = world.deliveries(group, topic, 2 * RECORDS - 7)
-    assert [one.offset for one in got if one.partition] == list(range(7, RECORDS))
-
-
 @pytest.mark.full
 def test_a_release_that_drops_resets_is_refused(tmp_path: Path) -> None:
     """R004-32: Kafka 4.1 answers a reset without an error and does nothing: there is no plan for it."""

@@ -329,19 +329,3 @@ def test_a_verdict_is_right_or_unknown(made: tuple[Life, list[Step], Outcome, bo
         assert is_pruned or (said is Outcome.UNKNOWN and not is_applied)
     if found.status is Status.OVERWRITTEN_AFTER_RESET and is_pruned:
         assert life.start != life.target or names & {OTHER, STALE}
-
-
-@settings(max_examples=80)
-@given(lives())
-def test_work_alone_is_never_called_overwriting(made: tuple[Life, list[Step], Outcome, bool]) -> None:
-    """Only the group itself did something after a reset, and quiet shards wrote snapshots: done, or unknown."""
-    life, history, _, is_pruned = made
-    own = [(OURS, 0), *((what, number) for what, number in history if what in (WORK, QUIET))]
-    for said in (Outcome.DONE, Outcome.UNKNOWN):
-        fresh = Life(life.before.start_offset or 0, life.before.state_epoch or 0, life.sent_epoch, life.target)
-        found = verdict(fresh, own, said, is_pruned)
-        assert found.status.is_ok or (
-            is_pruned and found.status in (Status.UNKNOWN, Status.NOT_ATTEMPTED, Status.NOT_PERSISTED)
-        )
-        if not is_pruned:
-            assert found.status.is_ok

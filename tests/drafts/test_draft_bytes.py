@@ -49,11 +49,9 @@ from acktrail_drafts.draft_records import (
     Delta,
     DeltaTombstone,
     DraftSnapshot,
-    DraftUpdate,
     finding_json,
 )
 from acktrail_drafts.strict_replay import replay_strictly
-from acktrail_simulation.drafts.document_json import read_checkpoint_record, read_control_record, read_draft_record
 from acktrail_simulation.drafts.record_encoders import encode_in
 from acktrail_simulation.messages.batch_json import batch_fields, read_batches
 
@@ -236,32 +234,6 @@ def test_old_and_new_names_mean_the_same(batches: tuple[StateBatch, ...], random
         spelt.append(fields if random.random() < 0.7 else list(batch_fields(batch).values()))
 
     assert read_batches({random.choice(("States", "StateBatches")): spelt}) == batches
-
-
-def test_a_record_is_told_by_its_fields() -> None:
-    """R000-51, R001-07, R001-38: BackOffset, DeltaIndex, EndOffset and StateEpoch tell the records apart."""
-    states = {"States": [batch_fields(TWO[0])]}
-    control = {"GroupId": "G1", "CheckpointEpoch": 1, **states}
-    assert read_control_record(control) == ControlDelta(
-        group_id=GroupId("G1"), checkpoint_epoch=1, back_offset=None, batches=(TWO[0],)
-    )
-    chained = read_control_record({**control, "BackOffset": 130})
-    assert isinstance(chained, ControlDelta)
-    assert chained.back_offset == 130
-
-    keyed = {"CheckpointEpoch": 1, "StartOffset": -1, **states}
-    assert isinstance(read_checkpoint_record(keyed, KEY), Checkpoint)
-    assert read_checkpoint_record({**keyed, "DeltaIndex": 4}, KEY) == Delta(
-        key=KEY, delta_index=4, checkpoint_epoch=1, start_offset=None, batches=(TWO[0],)
-    )
-
-    draft = {"SnapshotEpoch": 3, "StartOffset": 110, **states}
-    assert read_draft_record(draft, KEY, update=False) == DraftSnapshot(
-        key=KEY, state_epoch=None, snapshot_epoch=3, start_offset=110, batches=(TWO[0],)
-    )
-    assert read_draft_record({**draft, "StateEpoch": 9}, KEY, update=True) == DraftUpdate(
-        key=KEY, state_epoch=9, snapshot_epoch=3, start_offset=110, batches=(TWO[0],)
-    )
 
 
 @pytest.mark.few(4)

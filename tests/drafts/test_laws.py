@@ -18,7 +18,6 @@ from samples.random_records import batches
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, prune_state_batches
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import Policy, replay
-from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.model.share_partition import GroupId
 from acktrail_drafts.draft_logs import head_index, replay_back_chains, replay_checkpoint_log, replay_control_log
 from acktrail_drafts.draft_records import (
@@ -265,15 +264,6 @@ def test_a_checkpoint_without_start_is_found() -> None:
     """R000-28: only a delta may leave the start offset out."""
     log = placed([Checkpoint(key=KEYS[0], checkpoint_epoch=0, start_offset=None, batches=())])
     assert [found.rule for found in replay_checkpoint_log(log).violations] == [Rule.CHECKPOINT_HAS_START]
-
-
-def test_every_rule_has_a_severity() -> None:
-    """What breaks a broker's load is critical; what a deletion leaves is a warning."""
-    assert all(rule in RULE_BY_ID for rule in Rule)
-    assert not RULE_BY_ID["chain_unbroken"].stops_gate
-    assert RULE_BY_ID[Rule.BATCH_FIRST_LE_LAST].severity is QualitySeverity.CRITICAL
-    assert RULE_BY_ID[Rule.DELETION_COMPLETE].severity is QualitySeverity.WARNING
-    assert RULE_BY_ID[Rule.UPDATE_EPOCH_MATCHES].severity is QualitySeverity.ERROR
 
 
 @given(batches())

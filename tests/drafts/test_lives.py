@@ -7,7 +7,7 @@ import random
 from operator import itemgetter
 
 import pytest
-from drafts.draft_lives import GROUPS, KEYS, LIVES, RETENTION_MS, CheckpointWalk, ControlWalk, Truth, told, windows
+from drafts.draft_lives import GROUPS, LIVES, RETENTION_MS, CheckpointWalk, ControlWalk, told, windows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,10 +15,7 @@ from acktrail.model.records import Tombstone
 from acktrail.model.replay import Policy
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_logs import replay_back_chains, replay_checkpoint_log, replay_control_log
-from acktrail_drafts.draft_records import ControlCheckpoint, Delta, DeltaTombstone, Rule, draft_state_json
-from acktrail_simulation.clock import SimulatedClock
-from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
+from acktrail_drafts.draft_records import ControlCheckpoint, DeltaTombstone, Rule, draft_state_json
 from acktrail_simulation.drafts.compaction import LogCompaction
 from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets, cleaning, missing_records
 from acktrail_simulation.drafts.record_encoders import encode_in
@@ -56,8 +53,8 @@ def test_memory_is_what_the_log_says(name: str, seed: int, steps: int, highest: 
 def test_how_often_checkpoints_are_written_does_not_matter(
     name: str, seed: int, steps: int, often: int, seldom: int
 ) -> None:
-    """R000-22, R000-53: where one writes a checkpoint and another a delta, for the same changes, they stand at the same
-    windows after every record."""
+    """R000-22, R000-53, R001-12: where one writes a checkpoint and another a delta, for the same changes, they stand at
+    the same windows after every record."""
     widest = {"highest": 255} if name == "iii" else {}
     lives = [LIVES[name](random.Random(seed), every=every, without="clean", **widest) for every in (often, seldom)]
     for _ in range(steps):
@@ -173,34 +170,3 @@ def test_a_coordinators_crash_loses_what_was_never_written(seed: int, steps: int
         assert all(track.state is not None or not track.live_delta_indices for track in after.tracks.values())
         replayed = replay_checkpoint_log(after.log.records, compacted=True)
         assert Rule.DELETION_COMPLETE not in {found.rule for found in replayed.violations}
-
-
-def test_an_interrupted_removal_is_finished_without_its_first_tombstone() -> None:
-    """R000-37: even where the checkpoint's tombstone was cleaned away, which takes its time, before the deltas' were
-    written, the next coordinator takes away the deltas and begins the share partition afresh."""
-    coordinator = CheckpointCoordinator(RecordLog(), deltas_per_checkpoint=9)
-    truth = Truth(random.Random(1))
-    request = StateWrite(key=KEYS[0], state_epoch=None, start_offset=truth.begin(KEYS[0]), batches=())
-    for _ in range(5):
-        coordinator.write(request)
-        request = StateWrite(key=KEYS[0], state_epoch=None, start_offset=None, batches=truth.step(KEYS[0]))
-    deltas = [placed.record.delta_index for placed in coordinator.log.records if isinstance(placed.record, Delta)]
-    assert deltas
-    end = coordinator.log.end_offset
-    assert coordinator.delete(KEYS[0]) == 1 + len(set(deltas))
-
-    log = coordinator.log.cut(end + 1)
-    clock = SimulatedClock()
-    compaction = LogCompaction(log=log, clock=clock, tombstone_retention_ms=RETENTION_MS)
-    for wait_ms in (0, RETENTION_MS - 1, 1):
-        clock.advance(wait_ms)
-        assert isinstance(log.records[-1].record, Tombstone)
-        compaction.run(log.end_offset)
-    assert all(isinstance(placed.record, Delta) for placed in log.records)
-    after = CheckpointCoordinator(log, deltas_per_checkpoint=9)
-    gone = [placed.record.delta_index for placed in after.log.records if isinstance(placed.record, DeltaTombstone)]
-    assert gone == sorted(set(deltas))
-    assert after.states == {}
-    assert after.delete(KEYS[0]) == 0
-    after.write(StateWrite(key=KEYS[0], state_epoch=None, start_offset=7, batches=()))
-    assert after.states[KEYS[0]].window.start_offset == 7

@@ -10,7 +10,7 @@ import pytest
 from drafts.draft_lives import KEYS, placed
 from samples.golden_vectors import SEED, vector
 
-from acktrail.model.batches import StateBatch, combine_state_batches
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
 from acktrail_drafts.draft_logs import (
@@ -31,7 +31,6 @@ from acktrail_drafts.draft_records import (
     DeltaTombstone,
     DraftSnapshot,
     Rule,
-    overlay_state_batches,
     window_violations,
 )
 from acktrail_simulation.drafts.checkpoint_coordinator import next_delta_index
@@ -208,26 +207,6 @@ def test_what_the_cleaner_may_remove() -> None:
     assert missing_records(log, left) == ()
 
 
-def test_what_the_cleaner_must_not_remove() -> None:
-    """R000-58, R001-19: every record at or above its group's checkpoint that is missing is a finding, no other is."""
-    case, log = vector("DV-sco-eso"), cleaner_log()
-    needed = {offset for offsets in case["must_keep"].values() for offset in offsets}
-    for gone in log:
-        left = [placed for placed in log if placed is not gone]
-        found = missing_records(log, left)
-
-        assert {f.rule for f in found} <= {Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT}
-        assert [f.offset for f in found] == ([gone.offset] if gone.offset in needed else [])
-
-
-def test_a_group_without_checkpoint_stops_the_cleaner() -> None:
-    """R001-18, R001-20: while one group has no checkpoint at all, nothing may go."""
-    log = [p for p in cleaner_log() if p.record.group_id != "G2" or isinstance(p.record, ControlDelta)]
-
-    assert earliest_checkpoint_offset(log) is None
-    assert clean(log) == tuple(log)
-
-
 @pytest.mark.parametrize("case", vector("DV-back-offset-chain")["cases"], ids=lambda case: case["verdict"])
 def test_back_offset_chains(case: dict[str, Any]) -> None:
     """R001-03, R001-07, R001-10: a chain is whole, or what broke it is named and the scan's state given."""
@@ -258,16 +237,6 @@ def test_chains_do_not_cross_groups() -> None:
     assert head_index(log) == {"G2": 5, "G1": 6}
 
 
-@pytest.mark.parametrize("case", vector("DV-merge")["cases"], ids=lambda case: case["name"])
-def test_both_mergings(case: dict[str, Any]) -> None:
-    """R000-14, R000-17: overlay and combiner on the same lists, each as derived."""
-    start = None if case["start"] == -1 else case["start"]
-    so_far, new = batches(case["so_far"]), batches(case["new"])
-
-    assert combine_state_batches(so_far, new, start) == batches(case["kafka"])
-    assert overlay_state_batches(so_far, new, start) == batches(case["overlay"])
-
-
 @pytest.mark.parametrize("case", vector("DV-state-epoch-fencing")["cases"], ids=str)
 def test_fencing(case: dict[str, Any]) -> None:
     """R002-58: an older state epoch is refused, an equal or newer one passes; an initialise starts afresh."""
@@ -295,7 +264,8 @@ def test_invariants(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("first", "last"), [(109, 111), (118, 120), (120, 121)])
 def test_batches_lie_inside_the_window(first: int, last: int) -> None:
-    """R000-47: an offset below the start, or at or above the end, is outside; the window's own ends are inside."""
+    """R000-47, R002-65: an offset below the start, or at or above the end, is outside; the window's own ends are
+    inside."""
     edges = batches([[110, 110, 0, 1], [119, 119, 2, 1]])
     outside = batches([[first, last, 2, 1]])
 

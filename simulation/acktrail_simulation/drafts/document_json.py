@@ -13,8 +13,6 @@ from acktrail_drafts.draft_records import (
     ControlDelta,
     ControlRecord,
     Delta,
-    DraftSnapshot,
-    DraftUpdate,
 )
 from acktrail_simulation.messages.batch_json import Fields, read_batches
 
@@ -47,18 +45,6 @@ def read_checkpoint_record(fields: Fields, key: SharePartition) -> Checkpoint | 
             batches=batches,
         )
     return Checkpoint(key=key, checkpoint_epoch=epoch, start_offset=start_offset, batches=batches)
-
-
-def read_draft_record(fields: Fields, key: SharePartition, *, update: bool) -> DraftSnapshot | DraftUpdate:
-    """A record of generation iv for `key`; without ``StateEpoch`` it is one of the JSON schemas."""
-    record = DraftUpdate if update else DraftSnapshot
-    return record(
-        key=key,
-        state_epoch=fields.get("StateEpoch"),
-        snapshot_epoch=fields["SnapshotEpoch"],
-        start_offset=_start_offset(fields),
-        batches=read_batches(fields),
-    )
 
 
 def _start_offset(fields: Fields) -> int | None:

@@ -5,29 +5,18 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from drivers.command_line import run
-from samples.dump_lines import dump_line
+from samples.dump_lines import write_dump
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import batch
 
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
-
-RECORDS: dict[str, list[tuple[bytes, bytes]]] = {
-    "4.0": [(wire("W-4x-snapshot-key"), wire("W-40-snapshot-value"))],
-    "4.1": [
-        (wire("W-4x-snapshot-key"), wire("W-41-snapshot-value")),
-        (wire("W-4x-update-key"), wire("W-41-update-value")),
-    ],
-    "4.2": [(wire("W-4x-snapshot-key"), wire("W-42-snapshot-value"))],
-}
-"""One record of each type of each release."""
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -40,9 +29,7 @@ def as_records(pairs: Sequence[Pair]) -> list[RawRecord]:
 
 
 def as_dump(folder: Path, records: Sequence[RawRecord]) -> Path:
-    file = folder / "a.jsonl"
-    file.write_text("".join(dump_line(record) + "\n" for record in records))
-    return file
+    return write_dump(records, folder / "a.jsonl")
 
 
 def as_parquet(folder: Path, records: Sequence[RawRecord]) -> Path:
@@ -57,32 +44,6 @@ def as_segment(folder: Path, records: Sequence[RawRecord]) -> Path:
     file = folder / "__share_group_state-3" / "0.log"
     file.write_bytes(b"".join(batch([record]) for record in records))
     return file
-
-
-FORMATS = pytest.mark.parametrize("write", [as_dump, as_parquet, as_segment])
-Write = Callable[[Path, Sequence[RawRecord]], Path]
-
-
-@pytest.mark.parametrize("dialect", RECORDS)
-def test_truncated_at_every_byte(dialect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Key and value of every record type cut off at every byte: one row each with the place in it, beside the whole
-    record; replay gives the whole records' state and counts the others."""
-    for whole in RECORDS[dialect]:
-        key, value = whole
-        cut: list[Pair] = [(key[:end], value) for end in range(len(key))]
-        cut += [(key, value[:end]) for end in range(len(value))]
-        file = as_dump(tmp_path, as_records([whole, *cut]))
-
-        done = run(capsys, "record", "decode", "--dialect", dialect, file)
-        replayed = run(capsys, "record", "replay", "--dialect", dialect, file)
-
-        rows = done.rows
-        assert [row["offset"] for row in rows] == list(range(len(cut) + 1))
-        assert [row["decode_status"] == "decoded" for row in rows] == [True] + [False] * len(cut)
-        assert all("byte" in row["decode_error"] for row in rows[1:])
-        assert done.stderr == f"{len(rows)} read, 1 decoded, {len(cut)} not readable\n"
-        assert f"{len(rows)} read, 1 replayed" in replayed.stderr
-        assert replayed.code == 0
 
 
 SNAPSHOT, UPDATE = wire("W-4x-snapshot-key"), wire("W-4x-update-key")
@@ -108,8 +69,10 @@ BAD: list[tuple[Pair, str, str]] = [
 ]
 
 
-@FORMATS
-def test_lies_are_rows_with_reasons(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("write", [as_dump, as_parquet, as_segment])
+def test_lies_are_rows_with_reasons(
+    write: Callable[[Path, Sequence[RawRecord]], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Null keys, unknown types and versions, lengths and counts that lie: in each format a row that names the fault,
     beside the records that are right; and nothing is allocated for what is announced."""
     pairs: list[Pair] = [(SNAPSHOT, VALUE), *(pair for pair, _, _ in BAD), (SNAPSHOT, VALUE)]
@@ -129,22 +92,6 @@ def test_lies_are_rows_with_reasons(write: Write, tmp_path: Path, capsys: pytest
     assert f"{len(rows)} read, 2 replayed, {len(BAD)} not readable" in done.stderr
 
 
-@FORMATS
-def test_random_bytes(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Records of random bytes are a row each."""
-    source = random.Random(5)
-    pairs: list[Pair] = [
-        (source.randbytes(source.randrange(40)), source.randbytes(source.randrange(90))) for _ in range(300)
-    ]
-    pairs += [(SNAPSHOT, source.randbytes(source.randrange(90))) for _ in range(300)]
-    file = write(tmp_path, as_records(pairs))
-
-    done = run(capsys, "record", "decode", "--dialect", "4.2", file)
-
-    assert [row["offset"] for row in done.rows] == list(range(len(pairs)))
-    assert run(capsys, "record", "replay", "--dialect", "4.2", file).code == 0
-
-
 def test_duplicates_and_any_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A dump with every record twice and in any order replays as the log does; decode keeps each line as it stands."""
     records = as_records([(SNAPSHOT, VALUE), (UPDATE, wire("W-41-update-value")), (SNAPSHOT, None), (SNAPSHOT, VALUE)])
@@ -156,14 +103,3 @@ def test_duplicates_and_any_order(tmp_path: Path, capsys: pytest.CaptureFixture[
 
         assert run(capsys, "record", "replay", file).stdout == in_order
         assert [row["offset"] for row in run(capsys, "record", "decode", file).rows] == [r.offset for r in shuffled]
-
-
-def test_records_of_two_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two different records at one address are of two logs: no state is made up from both, and the address is named."""
-    ours = as_records([(SNAPSHOT, VALUE), (SNAPSHOT, VALUE)])
-    theirs = replace(ours[1], value=wire("W-41-snapshot-value"))
-
-    line = run(capsys, "record", "replay", as_dump(tmp_path, [*ours, theirs])).complaint(2)
-
-    assert "two different records at state partition 3, offset 1" in line
-    assert "different clusters" in line

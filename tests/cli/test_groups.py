@@ -4,7 +4,6 @@ names, folders and clusters: one line, the right exit code, nothing written."""
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -107,13 +106,6 @@ def test_a_group_that_is_not_there_hides_no_other(ask: Callable[..., Done]) -> N
     assert json.loads(done.stderr.splitlines()[-1])["error"]["type"] == "UnknownName"
 
 
-def test_a_consumer_group_is_called_one(ask: Callable[..., Done]) -> None:
-    """A group of another type is not unknown: the line says which type it has."""
-    line = ask("describe", CLASSIC).complaint(2)
-
-    assert "is a classic group" in line or "is a consumer group" in line
-
-
 def test_patterns(ask: Callable[..., Done]) -> None:
     """--group-glob describes every match, --topic leaves out other topics; no match is an error."""
     offsets = ask("describe", "--group-glob", f"{PREFIX}-*", "--topic", BILLS).stdout
@@ -165,13 +157,6 @@ def _acktrail(capsys: pytest.CaptureFixture[str]) -> Run:
     return partial(run, capsys)
 
 
-@pytest.fixture
-def silent_port() -> Iterator[int]:
-    """A port that takes connections and never answers, as one that expects TLS does to plain text."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
 def test_nobody_there(acktrail: Run, tmp_path: Path) -> None:
     """A wrong address is named, with exit code 4, and no table is made."""
     tables = tmp_path / "tables"
@@ -179,13 +164,6 @@ def test_nobody_there(acktrail: Run, tmp_path: Path) -> None:
         line = acktrail(*command, "--bootstrap-server", "127.0.0.1:1").complaint(4)
         assert "127.0.0.1:1" in line
     assert not tables.exists()
-
-
-def test_a_port_that_never_answers(acktrail: Run, silent_port: int) -> None:
-    """A listener that speaks something else ends in a line that names the security protocol, within the patience."""
-    line = acktrail("groups", "list", "--bootstrap-server", f"127.0.0.1:{silent_port}").complaint(4)
-
-    assert "security.protocol" in line
 
 
 @pytest.mark.parametrize("address", [None, ""])
@@ -221,13 +199,6 @@ def test_a_new_cluster_has_no_share_group_and_everything_says_so(acktrail: Run, 
             assert f"no share group on this cluster at {at}" in said.lower().replace(at.lower(), at), each.stdout
         assert acktrail("run", "reconcile", *tables).code == acktrail("status", *tables).code == 0
         assert json.loads(acktrail("status", "--json", *tables).stdout)["act_on"] == []
-
-
-def test_unknown_group(acktrail: Run, broker: EmbeddedBroker) -> None:
-    """A group that is not there is named, with exit code 2."""
-    line = acktrail("groups", "describe", "no-such-group", "--bootstrap-server", broker.bootstrap_servers).complaint(2)
-
-    assert "no-such-group" in line
 
 
 def test_tables_that_cannot_be_written(acktrail: Run, broker: EmbeddedBroker, tmp_path: Path) -> None:

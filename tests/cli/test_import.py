@@ -15,7 +15,7 @@ from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jobs.world import snapshot
-from samples.dump_lines import dump_line
+from samples.dump_lines import dump_line, write_dump
 from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch
 
@@ -41,11 +41,6 @@ def raw(offset: int, *, partition: int = 3, epoch: int | None = None, dialect: s
         record = replace(record, create_timestamp_ms=None, write_timestamp_ms=None, delivery_complete_count=None)
     key, value = RELEASED[dialect].encode(record)
     return RawRecord(state_partition=partition, offset=offset, timestamp_ms=9, key=key, value=value)
-
-
-def dump(file: Path, records: Sequence[RawRecord]) -> Path:
-    file.write_text("".join(dump_line(r) + "\n" for r in records), encoding="utf-8")
-    return file
 
 
 def tables_of(root: Path) -> Tables:
@@ -76,7 +71,7 @@ def test_records_and_where_they_came_from(tmp_path: Path, capsys: pytest.Capture
     """The rows are those of the decoder, damaged records kept; every range names the file, its SHA-256, the dialect and
     the run; the tables keep the dialect."""
     records = [raw(5), raw(6), replace(raw(7), value=b"\x00\x00\x01"), raw(2, partition=4)]
-    file, root = dump(tmp_path / "state.jsonl", records), tmp_path / "tables"
+    file, root = write_dump(records, tmp_path / "state.jsonl"), tmp_path / "tables"
 
     said = summary(capsys, root, file, "--run-id", "r1")
 
@@ -131,8 +126,8 @@ def test_exactly_once(
         for r in part:
             reached[r.state_partition] = max(reached.get(r.state_partition, 0), r.offset)
         shuffled = data.draw(st.permutations(part))
-        files.append(dump(folder / f"{number}.jsonl", shuffled))
-    files.append(dump(folder / "all.jsonl", records))
+        files.append(write_dump(shuffled, folder / f"{number}.jsonl"))
+    files.append(write_dump(records, folder / "all.jsonl"))
     arguments = [*data.draw(st.permutations(files)), "--dialect", "4.2"]
 
     first = summary(capsys, root, *arguments)
@@ -153,13 +148,13 @@ def test_exactly_once(
 def test_a_log_grows_by_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A later file that overlaps brings what is new; what is known is compared, not trusted."""
     root = tmp_path / "tables"
-    summary(capsys, root, dump(tmp_path / "a.jsonl", [raw(0), raw(1), raw(2)]))
+    summary(capsys, root, write_dump([raw(0), raw(1), raw(2)], tmp_path / "a.jsonl"))
 
-    said = summary(capsys, root, dump(tmp_path / "b.jsonl", [raw(1), raw(2), raw(3)]))
+    said = summary(capsys, root, write_dump([raw(1), raw(2), raw(3)], tmp_path / "b.jsonl"))
 
     assert (said["records_known"], said["records_new"]) == (2, 1)
     assert stored(root)["offset"].to_pylist() == [0, 1, 2, 3]
-    other = dump(tmp_path / "c.jsonl", [raw(2, epoch=77), raw(4)])
+    other = write_dump([raw(2, epoch=77), raw(4)], tmp_path / "c.jsonl")
     line = imported(capsys, root, other).complaint(3)
     assert "offset 2: the tables have another record there" in line
     assert stored(root)["offset"].to_pylist() == [0, 1, 2, 3]
@@ -167,10 +162,10 @@ def test_a_log_grows_by_imports(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_tables_of_another_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of another cluster than the tables' is refused before anything is written."""
-    root, file = tmp_path / "tables", dump(tmp_path / "a.jsonl", [raw(0)])
+    root, file = tmp_path / "tables", write_dump([raw(0)], tmp_path / "a.jsonl")
     summary(capsys, root, file)
 
-    line = imported(capsys, root, dump(tmp_path / "b.jsonl", [raw(1)]), cluster="c2").complaint(3)
+    line = imported(capsys, root, write_dump([raw(1)], tmp_path / "b.jsonl"), cluster="c2").complaint(3)
 
     assert "belong to cluster c1, not to cluster c2" in line
     assert stored(root).num_rows == 1
@@ -181,16 +176,16 @@ def test_holes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A hole inside the files is recorded as a gap; one between the tables and the files is refused unless it is
     allowed; what lies before the tables' records comes too late."""
     root = tmp_path / "tables"
-    said = summary(capsys, root, dump(tmp_path / "a.jsonl", [raw(5), raw(9)]))
+    said = summary(capsys, root, write_dump([raw(5), raw(9)], tmp_path / "a.jsonl"))
     assert said["gaps"] == [[3, 6, 8]]
 
-    later = dump(tmp_path / "b.jsonl", [raw(12), raw(13)])
+    later = write_dump([raw(12), raw(13)], tmp_path / "b.jsonl")
     line = imported(capsys, root, later).complaint(2)
     assert "offsets 10 to 11 of state partition 3 are in no file" in line
     assert "--allow-gaps" in line
     assert summary(capsys, root, later, "--allow-gaps")["gaps"] == [[3, 10, 11]]
     for offset in (4, 7, 11):
-        early = imported(capsys, root, dump(tmp_path / "c.jsonl", [raw(offset)])).complaint(2)
+        early = imported(capsys, root, write_dump([raw(offset)], tmp_path / "c.jsonl")).complaint(2)
         assert f"offset {offset} lies before what the tables have" in early
     assert stored(root)["offset"].to_pylist() == [5, 9, 12, 13]
     gaps = [(r["gap_first"], r["gap_last"]) for r in tables_of(root).read("export_ranges").to_pylist()]
@@ -199,8 +194,8 @@ def test_holes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_dialects_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Records of 4.0 are found, decoded and kept as such; other tables take no others."""
-    old = dump(tmp_path / "old.jsonl", [raw(0, dialect="4.0")])
-    later = dump(tmp_path / "later.jsonl", [raw(1)])
+    old = write_dump([raw(0, dialect="4.0")], tmp_path / "old.jsonl")
+    later = write_dump([raw(1)], tmp_path / "later.jsonl")
 
     assert summary(capsys, tmp_path / "old", old)["dialect"] == "4.0"
     (row,) = stored(tmp_path / "old").to_pylist()
@@ -208,7 +203,8 @@ def test_dialects_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "hold records of dialect 4.0, not 4.2" in imported(capsys, tmp_path / "old", later).complaint(3)
     summary(capsys, tmp_path / "new", later)
     assert "hold records of dialect 4.2, not 4.0" in imported(capsys, tmp_path / "new", old).complaint(3)
-    assert summary(capsys, tmp_path / "new", dump(tmp_path / "41.jsonl", [raw(2)]), "--dialect", "4.1")["records_new"]
+    of_41 = write_dump([raw(2)], tmp_path / "41.jsonl")
+    assert summary(capsys, tmp_path / "new", of_41, "--dialect", "4.1")["records_new"]
     assert "two dialects" in imported(capsys, tmp_path / "both", old, later).complaint(3)
 
 
@@ -238,7 +234,7 @@ def test_what_lies_beside_a_segment(tmp_path: Path, capsys: pytest.CaptureFixtur
     (row,) = tables_of(root).read("export_ranges").to_pylist()
     assert (row["state_topic_id"], row["source_file"]) == (TOPIC_ID, "__share_group_state-3/0.log")
 
-    nameless = dump(tmp_path / "b.jsonl", [raw(2)])
+    nameless = write_dump([raw(2)], tmp_path / "b.jsonl")
     line = imported(capsys, root, nameless).complaint(3)
     assert f"--topic-id {TOPIC_ID}" in line
     assert summary(capsys, root, nameless, "--topic-id", TOPIC_ID)["records_new"] == 1
@@ -271,9 +267,9 @@ def test_what_has_no_address(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
     assert "--state-partition" in imported(capsys, tmp_path / "t", file).complaint(2)
     assert imported(capsys, tmp_path / "t", file, "--state-partition", "3").code == 0
-    twice = dump(tmp_path / "a.jsonl", [raw(5), raw(5, epoch=1)])
+    twice = write_dump([raw(5), raw(5, epoch=1)], tmp_path / "a.jsonl")
     assert "two different records" in imported(capsys, tmp_path / "u", twice).complaint(2)
-    assert imported(capsys, tmp_path / "v", dump(tmp_path / "b.jsonl", [])).code == 0
+    assert imported(capsys, tmp_path / "v", write_dump([], tmp_path / "b.jsonl")).code == 0
 
 
 def test_records_are_held_once_while_they_are_imported(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from drivers.command_line import Done, run
-from samples.health_tables import CLUSTER, HealthTables
+from samples.health_tables import HealthTables
 from servers.workload import Workload
 
 from acktrail.cli import main as command_line
@@ -19,7 +19,6 @@ from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.profiles import read_profiles
-from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
 from acktrail.view.finding_rows import FindingRow
 
@@ -86,23 +85,18 @@ def test_a_profile_is_where_brokers_and_tables_come_from(written: Written, tmp_p
     assert HIDDEN not in repr((kafka, tables, read_profiles(tmp_path / "profiles.toml").profile("prod-eu")))
 
 
-def test_paths_begin_at_the_file(written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the command is called: a profile means the same tables; ~ is the user's home."""
-    written('[profiles.a]\nbootstrap.servers="x:1"\ntables="tables"\n[profiles.b]\ntables="~/tables"\n')
-    monkeypatch.chdir("/")
-    monkeypatch.setenv("HOME", "/home/ann")
-    assert TablesConfig.from_environment(profile="a").uri == str(tmp_path / "tables")
-    assert TablesConfig.from_environment(profile="b").uri == "/home/ann/tables"
-
-
 def test_what_is_given_wins_over_the_profile_and_the_profile_over_the_environment(
     written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each option by itself. No variable slips under a profile that lacks something: that would be another cluster."""
+    """Each option by itself. No variable slips under a profile that lacks something: that would be another cluster. A
+    profile's paths begin at the file, wherever the command is called; a broken file concerns only who names one."""
+    monkeypatch.setenv("ACKTRAIL_BOOTSTRAP_SERVERS", "of-the-environment:1")
+    written("no toml")
+    assert KafkaConfig.from_environment().bootstrap_servers == "of-the-environment:1"
     written(GOOD + '[profiles.bare]\n[profiles.bare.kafka]\n"client.id" = "x"\n')
-    for name in ("BOOTSTRAP_SERVERS", "TABLES"):
-        monkeypatch.setenv(f"ACKTRAIL_{name}", "of-the-environment:1")
+    monkeypatch.setenv("ACKTRAIL_TABLES", "of-the-environment")
     monkeypatch.setenv("ACKTRAIL_PROFILE", "local")
+    monkeypatch.chdir("/")
     own = tmp_path / "own.properties"
     own.write_text("client.id=mine\n")
     assert KafkaConfig.from_environment().bootstrap_servers == "localhost:9092"
@@ -117,13 +111,6 @@ def test_what_is_given_wins_over_the_profile_and_the_profile_over_the_environmen
     with pytest.raises(ConfigurationError, match="profile 'bare' names no tables"):
         TablesConfig.from_environment()
     assert TablesConfig.optional_from_environment() is None
-
-
-def test_without_a_profile_nothing_changes(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of profiles, even a broken one, concerns only those who name a profile."""
-    written("no toml")
-    monkeypatch.setenv("ACKTRAIL_BOOTSTRAP_SERVERS", "x:1")
-    assert KafkaConfig.from_environment().bootstrap_servers == "x:1"
 
 
 def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,9 +233,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
         each.exported(9)
     well.reconciled([well.queue("billing", "ok")])
     lossy.exported(1, reason="pruned", lost=2)
-    lossy.tables.append("state_records", [{"timestamp_ms": at} for at in (7, 9, 8)])
-    lossy.tables.append("offset_observations", [{"observed_at": lossy.ago(0.5)}])
-    lossy.reconciled(findings=[{"rule": "live_ahead", "severity": "critical"}], run_id="r1", minutes=90)
     lossy.reconciled(findings=[{"rule": "past_log_end", "severity": "critical"}], run_id="r2")
     shutil.copytree(root / "well", root / "damaged")
     for log in (root / "damaged/export_ranges/_delta_log").glob("*.json"):
@@ -256,46 +240,20 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _health(root: Path, name: str) -> ClusterHealth:
-    return cluster_health(Tables(TablesConfig(uri=str(root / name))), dt.datetime.now(dt.UTC))
-
-
-def test_an_overview_says_what_the_tables_hold(worlds: Path) -> None:
-    """Of the newest observation and the newest reconciliation, and the gaps since the first export."""
-    well, lossy = _health(worlds, "well"), _health(worlds, "lossy")
-    assert (well.cluster_id, well.lasting_gaps, well.verdicts) == (CLUSTER, (0, 0), {"match": 1})
-    assert "critical" not in (well.severities or {})
-    assert (lossy.lasting_gaps, lossy.newest_record_ms) == ((1, 2), 9)
-    assert lossy.exported_at is not None
-    newest = max(Tables(TablesConfig(uri=str(worlds / "lossy"))).read("offset_observations")["observed_at"].to_pylist())
-    assert dt.timedelta(0) <= newest - lossy.exported_at < dt.timedelta(milliseconds=1)
-    assert lossy.severities == {"critical": 1}, "those of the newest run alone"
-
-
 def test_only_what_counts_is_counted(tmp_path: Path) -> None:
     """Records pruned before the first export are no gap, nor what a person asked for; a replaced log is one without
-    offsets; verdicts and findings are those of the newest reconciliation."""
+    offsets; verdicts and findings are those of the newest reconciliation; an observation counts as an export does."""
     health = HealthTables(tmp_path)
     for reason in ("pruned_before_first_export", "log_replaced", "pruned", "lost_from_tables", "dropped_by_retention"):
         health.exported(5, reason=reason, lost=5)
+    health.tables.append("state_records", [{"timestamp_ms": at} for at in (7, 9, 8)])
+    health.tables.append("offset_observations", [{"observed_at": health.ago(0.5)}])
     health.reconciled(findings=[{"rule": "x", "severity": "critical"}], run_id="r0", minutes=9, mismatches=[1])
     health.reconciled(run_id="r1")
     found = cluster_health(health.tables, health.now)
+    assert (found.newest_record_ms, health.now - (found.exported_at or health.now)) == (9, dt.timedelta(minutes=0.5))
     assert found.lasting_gaps == (3, 10)
     assert (found.verdicts, found.findings) == ({"match": 1}, ())
-
-
-def test_what_is_not_known_is_unknown_with_its_reason(worlds: Path) -> None:
-    """Nothing exported, nothing reconciled, a damaged table: never a zero, and no more unknown than need be."""
-    empty, fresh, damaged = (_health(worlds, name) for name in ("empty", "fresh", "damaged"))
-    assert empty.unknown["exported_at"] == "nothing was exported yet"
-    assert (empty.lasting_gaps, empty.groups, empty.findings) == (None, None, None)
-    assert fresh.lasting_gaps == (0, 0)
-    assert (fresh.verdicts, fresh.findings) == (None, None)
-    assert fresh.unknown["verdicts"] == "nothing was reconciled yet: run `acktrail run reconcile`"
-    assert damaged.lasting_gaps is None
-    assert "export_ranges" in damaged.unknown["gaps"]
-    assert damaged.verdicts == {"match": 1}
 
 
 def test_the_overview_shows_what_to_look_at_first_on_top(
@@ -317,6 +275,10 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     assert [each["profile"] for each in told] == order
     assert by_name["well"]["unknown"] == {}
     assert by_name["empty"]["newest_record_at"] is None
+    assert (by_name["fresh"]["gaps"], by_name["fresh"]["verdicts"], by_name["fresh"]["findings"]) == ({}, None, None)
+    assert by_name["damaged"]["gaps"] is None
+    assert "export_ranges" in by_name["damaged"]["unknown"]["gaps"]
+    assert by_name["damaged"]["verdicts"] == by_name["well"]["verdicts"] == {"match": 1}
     assert "plain text" in by_name["bad"]["unknown"]["gaps"]
     assert HIDDEN not in str((done, told))
     (one,) = run(capsys, "config", "profiles", "overview", "--name", "lossy", "--json").rows

@@ -143,12 +143,6 @@ def test_an_offset_that_is_none(world: World, capsys: pytest.CaptureFixture[str]
     assert done.code == 2
 
 
-def test_the_last_offset_there_can_be(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every offset has a fate, also 2^63-1."""
-    (life,) = asked(world, capsys, "show", "fraud", "payments", 0, 2**63 - 1).answer["lives"]
-    assert life["conclusion"].startswith("nothing recorded")
-
-
 def test_poison_records(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Where, how often delivered, when, and the state record that shows it; oldest first."""
     found = asked(world, capsys, "archived", "fraud").answer["archived"]

@@ -73,7 +73,8 @@ def test_one_cluster_keeps_the_plain_ids(bag: Bag, names: str) -> None:
 
 
 def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
-    """Ids, connection, tags and documentation name the profile; each reconciliation follows its own export alone."""
+    """Ids, connection, tags and documentation name the profile; each reconciliation follows its own export alone.
+    Nobody picks another cluster in a form."""
     found = bag("prod-eu, prod-us")
     assert found.import_errors == {}
     assert set(found.dags) == {f"{base}__{end}" for base in BASES for end in ("prod_eu", "prod_us")}
@@ -81,6 +82,8 @@ def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
         end = dag_id.rpartition("__")[2]
         name = end.replace("_", "-")
         assert dag.params["profile"] == name
+        with pytest.raises(exceptions.ParamValidationError):
+            dag.params.get_param("profile").resolve("prod-us" if name == "prod-eu" else "prod-eu")
         assert f"profile:{name}" in dag.tags
         assert f"`acktrail_kafka__{end}`" in dag.doc_md
         assert dag.params.get("kafka_conn_id") in {None, f"acktrail_kafka__{end}"}
@@ -93,13 +96,6 @@ def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
         own = {asset.name for task in reconcile.tasks for asset in task.outlets}
         assert (published, own) == (awaited, {f"acktrail_reported__{end}"})
         assert published == {f"acktrail_exported__{end}"}
-
-
-def test_a_form_is_for_its_own_profile(bag: Bag) -> None:
-    """Nobody picks another cluster by hand."""
-    dag = bag("prod-eu,prod-us").dags["acktrail_export__prod_eu"]
-    with pytest.raises(exceptions.ParamValidationError):
-        dag.params.get_param("profile").resolve("prod-us")
 
 
 def test_profiles_that_are_wrong_have_dags_and_break_none(bag: Bag, monkeypatch: pytest.MonkeyPatch) -> None:

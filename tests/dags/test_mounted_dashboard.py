@@ -16,7 +16,6 @@ import pytest
 from samples.dashboard_tables import Sizes, put, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 
-from acktrail_dashboard.page_templates import static_files
 from acktrail_dashboard.web.application import PAGES
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using `httpx`")]
@@ -131,14 +130,11 @@ def test_the_cookie_of_airflows_pages_is_enough(server: httpx.Client) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_nothing_can_be_changed(server: httpx.Client, method: str) -> None:
-    """No page takes anything but a question, whoever asks."""
+    """No page takes anything but a question, whoever asks. FastAPI's own documents, which no guard covers, are not
+    there."""
     for path in ("", "changes", "login"):
         answer = server.request(method, f"{PREFIX}/{path}", headers=token("ADMIN"))
         assert answer.status_code in {404, 405}, path
-
-
-def test_there_is_no_list_of_routes(server: httpx.Client) -> None:
-    """FastAPI's own documents, which no guard covers, are not there."""
     for path in ("docs", "redoc", "openapi.json"):
         assert server.get(f"{PREFIX}/{path}").status_code == 404
 
@@ -215,10 +211,3 @@ def test_airflows_other_processes_build_no_dashboard() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=120)
     assert set(done.stdout.split()) <= {"acktrail_dags", "acktrail_dags.dashboard_plugin"}
-
-
-def test_files_are_served_to_readers_alone(server: httpx.Client) -> None:
-    """Each file of the pages by its name."""
-    for name, file in static_files().items():
-        answer = server.get(f"{PREFIX}/static/{name}", headers=token("VIEWER"))
-        assert (answer.status_code, answer.content) == (200, file.content)

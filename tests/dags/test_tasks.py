@@ -86,12 +86,6 @@ def test_only_automatic_runs_ask_whether_they_are_due(run_type: str, try_number:
     assert run_target.followed_export({**found, "dag_run": SimpleNamespace(run_type=run_type)}) == followed
 
 
-def test_the_environment_is_the_last_resort() -> None:
-    """A manual run without parameters works on the worker's own tables over the default connection."""
-    found = target({})
-    assert (found["kafka_conn_id"], found["tables_uri"]) == ("acktrail_kafka", "/environment")
-
-
 @pytest.mark.parametrize("variable", ["ACKTRAIL_TABLES", "ACKTRAIL_REPORTS"])
 def test_nothing_named_anywhere(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     """Missing tables or a missing report folder fail before anything is read; the hint names both ways to mend it."""
@@ -103,13 +97,15 @@ def test_nothing_named_anywhere(monkeypatch: pytest.MonkeyPatch, variable: str) 
 
 
 def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What goes through Airflow's metadata is names and places; storage options stay on the worker."""
+    """What goes through Airflow's metadata is names and places; storage options stay on the worker. By hand,
+    without parameters, it is the worker's own tables over the default connection."""
     from airflow.sdk._shared.secrets_masker import redact
 
     options = tmp_path / "options"
     options.write_text("aws_secret_access_key=hidden-w0rd\n")
     monkeypatch.setenv("ACKTRAIL_TABLES_OPTIONS", str(options))
     found = target({})
+    assert (found["kafka_conn_id"], found["tables_uri"]) == ("acktrail_kafka", "/environment")
     assert "hidden-w0rd" not in str(found)
     assert "hidden-w0rd" not in str(redact("tried with hidden-w0rd twice"))
     assert run_target.tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"
@@ -297,13 +293,6 @@ def test_no_broker_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="names no broker") as caught:
         config_of(monkeypatch)
     assert "airflow connections add probe" in caught.value.hint
-
-
-def test_missing_connection_says_how_to_create_it(airflow_home: object) -> None:
-    """The hint is the command that creates it."""
-    with pytest.raises(ConfigurationError, match="no Airflow connection 'nowhere'") as caught:
-        run_target.kafka_config("nowhere")
-    assert "airflow connections add nowhere" in caught.value.hint
 
 
 RUN = st.tuples(st.text(max_size=40), st.text(max_size=300), st.integers(1, 9))

@@ -7,12 +7,12 @@ from __future__ import annotations
 import sys
 import unicodedata
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 from unicodedata import category
 
 import pytest
+from dashboard.test_report import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -28,7 +28,6 @@ from acktrail_dashboard.offset_bands import (
     bands,
     records_by_kind,
     scaled_bands,
-    state_windows,
     strip_label,
     strip_paths,
 )
@@ -117,16 +116,6 @@ def test_a_scale_keeps_what_must_be_seen(window: StateWindow, width: int) -> Non
     assert all(left[1] <= right[0] for left, right in pairwise(calm))
 
 
-def test_a_group_that_finished_nearly_everything_is_drawn_so() -> None:
-    """Every 900th record of a million is available: so is 0.1 % of the picture."""
-    done = tuple(
-        StateBatch(first_offset=first + 1, last_offset=first + 899, delivery_state=2, delivery_count=1)
-        for first in range(0, 1_000_000, 900)
-    )
-    drawn = scaled_bands(bands(StateWindow(start=0, end=1_000_000, batches=done)), 1_000)
-    assert sum(end - begin for begin, end in drawn[BandKind.AVAILABLE]) < 2
-
-
 @pytest.mark.parametrize(("state", "kind"), [(4, "archived"), (3, "archiving"), (7, "unknown")])
 def test_one_record_in_a_million_is_drawn(state: int, kind: str) -> None:
     """It has a piece of its own, wide enough to be seen."""
@@ -142,27 +131,11 @@ def test_one_record_in_a_million_is_drawn(state: int, kind: str) -> None:
     assert sum(map(len, paths.values())) < 10_000
 
 
-def test_windows_are_those_asked_for() -> None:
-    """One window a share partition with a known start offset; others have none."""
-    sample = sample_run()
-    states = sample.share_partition_states
-    keys = {(row["group_id"], row["topic_id"], row["partition"]): row["start_offset"] for row in states.to_pylist()}
-    found = state_windows(states, sample.reconciliations, keys)
-    assert {key: window.start for key, window in found.items()} == {k: s for k, s in keys.items() if s is not None}
-    assert state_windows(states, sample.reconciliations, set()) == {}
-
-
 def test_nothing_hidden_is_left() -> None:
     """Of all characters there are, none that is hidden comes through."""
     shown = printable("".join(map(chr, range(sys.maxunicode + 1))))
     assert not {category(character) for character in set(shown)} & HIDDEN
     assert shown.encode().decode() == shown
-
-
-@given(ANY_TEXT)
-def test_showing_twice_is_showing_once(text: str) -> None:
-    """What is shown has nothing left to show."""
-    assert printable(printable(text)) == printable(text)
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "M"])))
@@ -171,35 +144,13 @@ def test_plain_text_is_left_alone(text: str) -> None:
     assert printable(text) == text
 
 
-class Events(HTMLParser):
-    """Start tags with attributes, and all text."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, attrs))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(html: str) -> Events:
-    events = Events()
-    events.feed(html)
-    events.close()
-    return events
-
-
 @given(ANY_TEXT)
 def test_text_never_becomes_markup(text: str) -> None:
     """Any text, as content or attribute, is read back by a parser as that text; no tag comes of it."""
-    as_name, inside = read(str(PAGE.module.name(text))), read(ELEMENT.render(text=text))
-    assert as_name.text == inside.text == printable(text)
-    assert {tag for tag, _ in as_name.tags} <= {"bdi", "span"}
-    assert inside.tags == [("p", [("title", printable(text))])]
+    as_name, inside = Page(str(PAGE.module.name(text))), Page(ELEMENT.render(text=text))
+    assert as_name.words == inside.words == printable(text)
+    assert {tag for tag, _ in as_name.elements} <= {"bdi", "span"}
+    assert inside.elements == [("p", {"title": printable(text)})]
 
 
 def of_pairs(pairs: list[Pair]) -> RunTables:

@@ -197,17 +197,6 @@ def test_a_large_cluster_is_cut_and_says_so() -> None:
     assert "2,970 of 3,000 share partitions match" in html
 
 
-def test_tables_have_headers_and_places_have_one_name(html: str) -> None:
-    """For people who do not see the page: a caption for each table, headers with a scope, unique ids, named parts."""
-    page = Page(html)
-    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    assert len(page.all("table")) == len(page.all("caption")) > 0
-    assert {header.get("scope") for header in page.all("th")} <= {"col", "row", "rowgroup"}
-    assert {region["aria-labelledby"] for region in page.all("section")} <= {*ids}
-    assert all({"aria-hidden", "aria-label"} & picture.keys() for picture in page.all("svg"))
-
-
 def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     """The file appears complete; when it cannot be written the old one stays and nothing else is left."""
     out = tmp_path / "new" / "report.html"

@@ -10,7 +10,6 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from dashboard.conftest import Site
-from fastapi import FastAPI
 from samples.dashboard_tables import NOW
 from servers.web_server import web_server
 
@@ -167,20 +166,6 @@ def test_another_host_name_is_refused(local: str) -> None:
 def test_nothing_can_be_changed(local: str) -> None:
     """Pages can be read, and nothing else."""
     assert {Answer(local, "/groups", method, "x=y").status for method in ("POST", "PUT", "DELETE", "PATCH")} == {405}
-
-
-def test_below_a_path_all_links_stay_there(site: Site) -> None:
-    """Mounted in another app, with that app's own guard: no link begins with a slash, and pages work."""
-    outer = FastAPI()
-    outer.mount("/some/where", create_app(site.tables.config, clock=lambda: NOW))
-    with web_server(outer) as url:
-        page = Answer(url, "/some/where/groups")
-        missing = Answer(url, "/some/where/a/b")
-
-    assert page.status == 200
-    assert 'href="/' not in page.text + missing.text
-    assert 'href="static/report.css' in page.text
-    assert 'href="../static/report.css' in missing.text
 
 
 def test_others_need_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,18 +101,6 @@ def test_a_column_of_another_type_is_named(root: Path) -> None:
     assert "queue_statuses" in text
 
 
-def test_tables_that_go_away_and_come_back(root: Path) -> None:
-    """While the dashboard runs its tables are moved away and put back: each visit shows what is there."""
-    with served(root) as url:
-        assert "fraud-scoring" in get(url, "groups")[1]
-        root.rename(root.with_name("elsewhere"))
-        status, text = get(url, "groups")
-        assert status in {200, 503}
-        assert "fraud-scoring" not in text
-        root.with_name("elsewhere").rename(root)
-        assert "fraud-scoring" in get(url, "groups")[1]
-
-
 def test_the_next_reconciliation_is_shown_at_the_next_visit(root: Path) -> None:
     """What was read is kept until a commit, and no longer."""
     tables = Tables(TablesConfig(uri=str(root)))

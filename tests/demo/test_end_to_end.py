@@ -52,7 +52,6 @@ class Observed:
     """What the share coordinator answers its brokers."""
     records: tuple[RawRecord, ...]
     """The state topic as an ordinary consumer read it."""
-    progress: tuple[tuple[str, int, int], ...]
 
     @property
     def stored(self) -> Tables:
@@ -66,10 +65,10 @@ class Observed:
 @pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1", "4.2.1"))
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
     """The main job up to the tables, on a broker of each release; the broker is gone when the tests look."""
-    version, shown = request.param, list[tuple[str, int, int]]()
+    version = request.param
     tables = TablesConfig(uri=str(tmp_path_factory.mktemp("tables")))
     with EmbeddedBroker(version) as broker:
-        workload = report_of(run_workload(broker.bootstrap_servers, progress=lambda *step: shown.append(step)))
+        workload = report_of(run_workload(broker.bootstrap_servers))
         kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
         observe(kafka, tables, run_id=RUN_ID)
         command = kafka_tool(
@@ -86,7 +85,6 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         described_by_kafka=described,
         coordinator_states=held,
         records=records,
-        progress=tuple(shown),
     )
 
 
@@ -156,13 +154,6 @@ def test_every_promised_state_is_there(observed: Observed) -> None:
     )
     assert {run.topic for run in observed.living if not run.deeds} == {"newsletters", "shipments"}
     assert len({run.key.topic_id for run in observed.workload if run.topic == "price-changes"}) == 2
-
-
-def test_progress_ascends_to_its_end(observed: Observed) -> None:
-    """Steps never go back and end at all steps."""
-    done = [step for _, step, _ in observed.progress]
-    assert done == sorted(done)
-    assert {steps for _, _, steps in observed.progress} == {done[-1]}
 
 
 def test_every_share_partition_matches(reconciled: list[Row]) -> None:

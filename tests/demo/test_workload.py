@@ -4,11 +4,9 @@ its own, and files of others are safe."""
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +20,6 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_AUTHORIZATION_FAILED
 from acktrail.kafka.descriptions import GroupConfigs
 from acktrail_demo.demo import demo_folder
-from acktrail_demo.workload import demo_cluster
 from acktrail_demo.workload.demo_cluster import DemoCluster, WorkloadUnfinished
 from acktrail_demo.workload.scenario import (
     ALWAYS,
@@ -31,7 +28,7 @@ from acktrail_demo.workload.scenario import (
     RecordPlan,
     plan_scenario,
 )
-from acktrail_demo.workload.workload_run import DEFAULT_SEED, Ledger, run_workload
+from acktrail_demo.workload.workload_run import DEFAULT_SEED, run_workload
 
 
 @pytest.mark.full
@@ -85,19 +82,6 @@ def test_the_plan_follows_from_the_seed(seed: int, scale: float) -> None:
     assert RecordPlan(releases=ALWAYS) in plans
 
 
-def test_only_confirmed_acknowledgements_settle() -> None:
-    """A record stays outstanding until it is accepted, rejected, or released at the delivery count limit."""
-    plan = next(plan for plan in plan_scenario(seed=1).groups if plan.group_id == "fraud-scoring")
-    (log, offset), _ = next((k, t) for k, t in plan.record_plans.items() if t.releases == ALWAYS)
-    ledger = Ledger(plan, limit=3)
-    ledger.announce(log, [offset])
-    for delivery, left in ((1, 1), (2, 1), (3, 0)):
-        entry = ledger.decide(log, offset, delivery)
-        assert entry.action is Action.RELEASE
-        ledger.confirm([entry])
-        assert ledger.outstanding([log]) == left
-
-
 def test_a_group_whose_configuration_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else none of its settings would be made, and its consumers would do something else."""
     answer = GroupConfigs(group_id="g", configs=None, error_code=GROUP_AUTHORIZATION_FAILED, error="no")
@@ -105,18 +89,6 @@ def test_a_group_whose_configuration_cannot_be_read_is_an_error(monkeypatch: pyt
     monkeypatch.setattr(DemoCluster, "_admin", lambda _: nullcontext(admin))
     with pytest.raises(NotAuthorized, match="DESCRIBE_CONFIGS"):
         object.__new__(DemoCluster).configure_group("g", {"share.auto.offset.reset": "earliest"})
-
-
-def test_a_slow_start_takes_no_time_from_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker that is to load faults may take longer than anything else may: it is on a busy machine."""
-    looks = iter((False, True))
-    monkeypatch.setattr(demo_cluster, "_PATIENCE_S", 0.1)
-    monkeypatch.setattr(demo_cluster, "DemoProducer", lambda *_: SimpleNamespace(write=lambda *_: None))
-    monkeypatch.setattr(demo_cluster.StateTopicEditor, "states", lambda _: ({}, 1))
-    monkeypatch.setattr(demo_cluster.StateTopicEditor, "_begins_after", lambda *_: next(looks))
-    broker: Any = SimpleNamespace(config=lambda: None, restart=lambda _: time.sleep(0.2))
-    assert demo_cluster.inject_faults(broker, (), group_id="g", topic="t", records=1) == ()
-    assert next(looks, None) is None
 
 
 def _fill(root: Path) -> None:

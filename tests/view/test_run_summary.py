@@ -27,7 +27,7 @@ from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import Cause, RecordPosition
 from acktrail.plain_tables import KnownSum
-from acktrail.view.partition_rows import archived_rows, groups_with_more, most_urgent
+from acktrail.view.partition_rows import archived_rows, most_urgent
 from acktrail.view.run_summary import RunTables, chosen_run, rows_of_run, summarize, summary_json, trouble
 from acktrail.view.wording import VERDICT_MEANINGS, status_rank
 
@@ -320,10 +320,3 @@ def test_delivery_count_is_the_highest_seen() -> None:
 def test_a_key_on_a_foreign_state_partition_is_not_mixed_in() -> None:
     """Records of the same key that lie on another state partition belong to another state."""
     assert archived_rows(state([]), archived(1, [(5, 0, 4, 2)], state_partition=7)) == ()
-
-
-def test_history_is_read_only_for_groups_that_archived_more() -> None:
-    """A group whose state shows all it ever archived needs no second look."""
-    assert groups_with_more(sample_run().share_partition_states) == ()
-    assert groups_with_more(state([(5, 1, 4, 1)], archived_seen=2)) == ()
-    assert groups_with_more(state([(5, 1, 4, 1)], archived_seen=3)) == ("g",)

@@ -132,13 +132,6 @@ def test_a_pipe_has_no_width(health: HealthTables) -> None:
     assert reason.strip() in done.stdout
 
 
-def test_a_cluster_without_share_groups_is_well(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that saw no share partition is known to have seen none."""
-    health.reconciled()
-    found = as_json(health, capsys)
-    assert (found["groups"], found["statuses"], found["act_on"], found["run_id"]) == ([], {}, [], "run-2")
-
-
 def test_a_critical_finding_is_something_to_act_on(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
     """While it is open: the run after that does not see it."""
     health.reconciled([health.queue("g", "ok")], [{"rule": "export_complete", "severity": "critical"}], run_id="run-1")

@@ -207,6 +207,18 @@ def test_what_the_cleaner_may_remove() -> None:
     assert missing_records(log, left) == ()
 
 
+def test_what_the_cleaner_must_not_remove() -> None:
+    """R000-58, R001-19: every record at or above its group's checkpoint that is missing is a finding, no other is."""
+    case, log = vector("DV-sco-eso"), cleaner_log()
+    needed = {offset for offsets in case["must_keep"].values() for offset in offsets}
+    for gone in log:
+        left = [placed for placed in log if placed is not gone]
+        found = missing_records(log, left)
+
+        assert {f.rule for f in found} <= {Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT}
+        assert [f.offset for f in found] == ([gone.offset] if gone.offset in needed else [])
+
+
 @pytest.mark.parametrize("case", vector("DV-back-offset-chain")["cases"], ids=lambda case: case["verdict"])
 def test_back_offset_chains(case: dict[str, Any]) -> None:
     """R001-03, R001-07, R001-10: a chain is whole, or what broke it is named and the scan's state given."""

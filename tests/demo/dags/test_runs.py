@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
-from demo.workload_report import SharePartitionRun, report_of
 from drivers.sent_messages import FACTORY, FILE, messages
 
 from acktrail.config import TablesConfig
@@ -22,7 +21,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
 from acktrail_demo.faults.library import faults_on
 from acktrail_demo.workload.demo_cluster import inject_faults
-from acktrail_demo.workload.workload_run import run_workload
+from acktrail_demo.workload.scenario import HOSTILE_GROUP
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)),
@@ -35,22 +34,18 @@ RECORDS = 40
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[EmbeddedBroker]:
-    """A broker with nothing on it but this module's workload."""
+    """A broker with nothing on it but this module's groups."""
     with EmbeddedBroker() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def workload(own_broker: EmbeddedBroker) -> list[SharePartitionRun]:
-    """Share groups at work, and what they did."""
-    return report_of(run_workload(own_broker.bootstrap_servers, scale=0.3))
-
-
-@pytest.fixture(scope="module")
-def exported(workload: list[SharePartitionRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Root of the tables that the tests below share, in their order."""
-    del workload
-    return tmp_path_factory.mktemp("runs") / "tables"
+def exported(own_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of the tables that the tests below share, in their order; a group with a hostile name has been at work."""
+    world = World.at(own_broker.config(), tmp_path_factory.mktemp("runs"))
+    world.make_topic("orders", 3, RECORDS)
+    world.settle(HOSTILE_GROUP, "orders", 3 * RECORDS, lambda _: AcknowledgeType.ACCEPT)
+    return Path(world.tables.uri)
 
 
 @pytest.fixture(autouse=True)
@@ -122,9 +117,9 @@ def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, e
 
 
 def test_reconcile_goes_from_observation_to_report_under_one_run_id(
-    dag_bag: Any, exported: Path, workload: list[SharePartitionRun], tmp_path: Path
+    dag_bag: Any, exported: Path, tmp_path: Path
 ) -> None:
-    """Every share partition of the workload that is left gets a verdict, the gate passes, the report is whole."""
+    """Every share partition gets a verdict, the gate passes, the report is whole."""
     conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
     assert set(_states(run).values()) == {"success"}
@@ -132,8 +127,7 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     for table in ("reconciliations", "share_partition_states", "quality_results"):
         assert _run_ids(exported, table) == {told["run_id"]}, table
     rows = Tables(TablesConfig(uri=str(exported))).read("reconciliations").to_pylist()
-    left = {(of.key.group_id, of.key.topic_id, of.key.partition) for of in workload if not of.deleted}
-    assert left <= {(row["group_id"], row["topic_id"], row["partition"]) for row in rows}
+    assert sorted((row["group_id"], row["partition"]) for row in rows) == [(HOSTILE_GROUP, n) for n in range(3)]
     assert {row["verdict"] for row in rows} == {"match"}
     assert told["summary"]["share_partitions"] == len(rows)
     page = Path(told["report"]).read_text(encoding="utf-8")

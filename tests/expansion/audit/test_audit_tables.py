@@ -120,59 +120,58 @@ def test_tables_without_looks_and_of_two_clusters(tmp_path: Path) -> None:
 BROKEN, NO_RECORD, EXPIRED = ("broken", None), ("not_proven", "no_record_known"), ("not_proven", "expired")
 
 
-@pytest.mark.parametrize(
-    ("is_gapless", "start", "fence", "expected"),
-    [
-        ([True, True], 0, {}, BROKEN),
-        ([True, True], 3, {}, EXPIRED),
-        ([None, True], 0, {}, BROKEN),
-        ([True, None], 0, {}, NO_RECORD),
-        ([False, True], 0, {}, NO_RECORD),
-        ([None, None], 0, {"last_record_offset": 7, "fence_exact": 10}, BROKEN),
-        ([None, None], 0, {"last_record_offset": 4, "fence_exact": 10}, ("safe", None)),
-        ([None, None], 0, {"fence_exact": 10}, NO_RECORD),
-    ],
-)
-def test_what_is_left_below_a_fence_may_be_no_record(
-    tmp_path: Path, is_gapless: list[bool | None], start: int, fence: dict[str, int], expected: tuple[str, str | None]
-) -> None:
+LEFT: list[tuple[list[bool | None], int, dict[str, int], tuple[str, str | None]]] = [
+    ([True, True], 0, {}, BROKEN),
+    ([True, True], 3, {}, EXPIRED),
+    ([None, True], 0, {}, BROKEN),
+    ([True, None], 0, {}, NO_RECORD),
+    ([False, True], 0, {}, NO_RECORD),
+    ([None, None], 0, {"last_record_offset": 7, "fence_exact": 10}, BROKEN),
+    ([None, None], 0, {"last_record_offset": 4, "fence_exact": 10}, ("safe", None)),
+    ([None, None], 0, {"fence_exact": 10}, NO_RECORD),
+]
+"""Of a topic each: whether looks say that offsets are records, the log's start, what keys show, and what is proven."""
+
+
+def test_what_is_left_below_a_fence_may_be_no_record(tmp_path: Path) -> None:
     """R003-01: a group stands below the fence when it has begun with the new partition. The order is broken where looks
     say that each offset is a record's, or keys were read of one there, also when the retention took it later; and safe
-    where the last record is before it. A position that follows the `start` of the log shows no beginning. Keys at
-    risk stay with a verdict that names the same open records."""
+    where the last record is before it. A position that follows the start of the log shows no beginning. Keys at risk
+    stay with a verdict that names the same open records."""
     rows = Looks()
-    rows.look(0, [10], {0: 5}, is_gapless=is_gapless[0])
-    rows.look(1, [12, 0], {0: 6, 1: 0}, is_gapless=is_gapless[1])
-    rows.look(10, [20, 4], {0: 6, 1: 3}, is_gapless=is_gapless[1], starts=[0, start])
-    rows.look(20, [20, 4], {0: 6, 1: 3}, is_gapless=is_gapless[1], starts=[20, start])
+    for number, (is_gapless, start, _, _) in enumerate(LEFT):
+        rows.topic_id = f"t{number}"
+        rows.look(0, [10], {0: 5}, is_gapless=is_gapless[0])
+        rows.look(1, [12, 0], {0: 6, 1: 0}, is_gapless=is_gapless[1])
+        rows.look(10, [20, 4], {0: 6, 1: 3}, is_gapless=is_gapless[1], starts=[0, start])
+        rows.look(20, [20, 4], {0: 6, 1: 3}, is_gapless=is_gapless[1], starts=[20, start])
     config = rows.filled(tmp_path)
     audit(config)
-    _, [own], [row] = contents(config)
-    put(Tables(config), "expansion_fences", [own | fence], replaces=True)
-    put(Tables(config), "expansion_verdicts", [row | {"keys_at_risk": 2, "keys": []}], replaces=True)
+    _, fences, verdicts = contents(config)
+    read = [own | fence for own, (_, _, fence, _) in zip(fences, LEFT, strict=True)]
+    put(Tables(config), "expansion_fences", read, replaces=True)
+    at_risk = [row | {"keys_at_risk": 2, "keys": []} for row in verdicts]
+    put(Tables(config), "expansion_verdicts", at_risk, replaces=True)
     audit(config)
 
-    _, _, [row] = contents(config)
-    assert (row["verdict"], row["reason"]) == expected
-    assert row["keys_at_risk"] == (None if row["verdict"] == "safe" else 2)
+    for row, (*_, expected) in zip(contents(config)[2], LEFT, strict=True):
+        assert (row["verdict"], row["reason"]) == expected, row
+        assert row["keys_at_risk"] == (None if row["verdict"] == "safe" else 2)
 
 
-@pytest.mark.parametrize(
-    ("lags", "evidence"), [([5, 5, 0, 0], "lag"), ([5, 5, 1, 1], None), ([5, 0, 1, 1], None), ([5, 5, 9, 0], None)]
-)
-def test_nothing_left_is_all_that_a_look_shows_of_a_share_group(
-    tmp_path: Path, lags: list[int], evidence: str | None
-) -> None:
+def test_nothing_left_is_all_that_a_look_shows_of_a_share_group(tmp_path: Path) -> None:
     """Its start offset stands still. A lag of 0 proves, once producers know the count, and in an earlier look than one
     without a place in the new partition."""
     rows = Looks()
-    for minute, lag, ends in zip((0, 1, 10, 15), lags, ([10], [12, 0], [20, 4], [20, 4]), strict=True):
-        rows.look(minute, ends, {})
-        rows.place(minute + 0.01, "s", "share", [{"partition": 0, "position": 5, "lag": lag}])
+    for number, lags in enumerate(([5, 5, 0, 0], [5, 5, 1, 1], [5, 0, 1, 1], [5, 5, 9, 0])):
+        rows.topic_id = f"t{number}"
+        for minute, lag, ends in zip((0, 1, 10, 15), lags, ([10], [12, 0], [20, 4], [20, 4]), strict=True):
+            rows.look(minute, ends, {})
+            rows.place(minute + 0.01, "s", "share", [{"partition": 0, "position": 5, "lag": lag}])
     config = rows.filled(tmp_path)
     audit(config)
 
-    assert [row["evidence"] for row in contents(config)[2]] == [evidence]
+    assert [row["evidence"] for row in contents(config)[2]] == ["lag", None, None, None]
 
 
 TICKS = 10

@@ -231,21 +231,6 @@ def moves(old_count: int, new_count: int, mapping: KeyMapping = KeyMapping.MURMU
     return sorted(map(list, pairs))
 
 
-@pytest.mark.parametrize("case", KIP["dependencies"], ids=lambda case: f"{case['n_old']} to {case['n_new']}")
-def test_the_vectors_of_dependencies(case: dict[str, Any]) -> None:
-    """R003-02: the sources of every partition are those of the worked examples."""
-    old, new = case["n_old"], case["n_new"]
-    found = {str(each): [*sources_of(each, old, new, KeyMapping.MURMUR2)] for each in range(new)}
-
-    assert found == case["sources_of"]
-
-
-def test_the_gap_in_the_rule_of_lower_partitions() -> None:
-    """R003-05: from 2 to 3 keys move between partitions that were there before, which a map that only new partitions
-    have does not show."""
-    assert moves(2, 3) == KIP["kip_lower_partition_rule_gap"]["moves"]
-
-
 @given(counts, counts, st.sampled_from(KeyMapping))
 def test_sources_and_destinations_are_the_moves_of_all_hashes(old: int, more: int, mapping: KeyMapping) -> None:
     """R003-02: a destination depends on a source exactly when some hash moves from there to here; without a known

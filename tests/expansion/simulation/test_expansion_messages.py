@@ -140,16 +140,6 @@ def test_earlier_names_are_read() -> None:
         message_named("FetchRequest")
 
 
-def test_the_znode_of_the_example() -> None:
-    """R003-04, R003-05: the worked example is read and written as it is."""
-    example = KIP["znode_partition_example"]
-    znode = read_partition_znode(example, 2)
-
-    assert (znode.version, znode.partition_epoch) == (example["version"], example["partition_epoch"])
-    assert znode.leader_epoch_after_creation == {0: 6, 1: 3}
-    assert znode.to_json() == example
-
-
 epochs = st.integers(0, 2**31 - 1)
 
 

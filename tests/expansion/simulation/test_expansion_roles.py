@@ -4,152 +4,23 @@ checks and gates, and break it without them."""
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.golden_vectors import SEED
 
-from acktrail.errors import InputError, RetryableError
-from acktrail_expansion.law.order import KeyMapping
+from acktrail.errors import InputError
 from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.expansion.epoch_log import EpochLog
-from acktrail_simulation.expansion.expansion_broker import ExpansionBroker
-from acktrail_simulation.expansion.expansion_controller import ExpansionController
 from acktrail_simulation.expansion.expansion_messages import (
-    EpochsTopic,
     HeartbeatPartition,
     HeartbeatRequest,
     HeartbeatTopic,
-    KeyedRecord,
-    LeaderEpochsForPartitionsRequest,
 )
 from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
-from acktrail_simulation.expansion.gating import Gating, sources_of
+from acktrail_simulation.expansion.gating import Gating
 from acktrail_simulation.expansion.key_order import inversions
 from acktrail_simulation.expansion.key_partitions import murmur2
 from acktrail_simulation.expansion.position_exchange import PositionExchange
-
-KIP = SEED["kip253"]
-
-
-def numbered(found: dict[str, Any]) -> dict[int, Any]:
-    return {int(number): value for number, value in found.items()}
-
-
-def controller(partitions: int) -> tuple[ExpansionController, list[ExpansionBroker]]:
-    found = ExpansionController(topic="t", broker_count=2)
-    brokers = [ExpansionBroker(checks_count=True) for _ in range(2)]
-    found.expand(partitions)
-    answered(found, brokers)
-    return found, brokers
-
-
-def answered(found: ExpansionController, brokers: list[ExpansionBroker]) -> None:
-    while found.outbox:
-        broker, request = found.outbox.pop()
-        assert set(brokers[broker].leader_and_isr(request).values()) == {ErrorCode.NONE}
-        found.answered()
-
-
-def test_the_worked_example_of_the_controller() -> None:
-    """R003-05, R003-09, R003-10, R003-19, R003-20: epochs and maps of an expansion from 2 to 4, for members."""
-    case = KIP["controller_model"]
-    found, brokers = controller(case["before"]["partitions"])
-    for number, epoch in numbered(case["before"]["leader_epoch"]).items():
-        for _ in range(epoch):
-            found.elect(number)
-            answered(found, brokers)
-    assert found.leader_epochs == numbered(case["before"]["leader_epoch"])
-    found.expand(case["expand_to"])
-    answered(found, brokers)
-
-    assert found.leader_epochs == numbered(case["after_leader_epoch"])
-    for number, epochs in numbered(case["leaderEpochAfterCreation"]).items():
-        assert found.partitions[number].to_json()["leaderEpochAfterCreation"] == epochs
-        asked = LeaderEpochsForPartitionsRequest(topics=(EpochsTopic(topic="t", partitions=(number,)),))
-        creation, deletion = found.leader_epochs_for(asked).topics
-        assert {each.partition: each.leader_epoch for each in creation.partitions} == numbered(epochs)
-        assert deletion.partitions == ()
-    assert [broker.partition_count for broker in brokers] == [4, 4]
-
-
-def test_fences_are_starts_of_epochs() -> None:
-    """R003-05, R003-21: the worked example of fences: the end of the epoch before the one in the map."""
-    case = KIP["fence_example"]
-    for number, starts in numbered(case["epoch_start_offsets"]).items():
-        log = EpochLog()
-        for epoch, start in starts:
-            log.append([KeyedRecord(producer=0, sequence=0, key=b"k")] * (start - log.end_offset))
-            log.begin(epoch)
-        log.append([KeyedRecord(producer=0, sequence=0, key=b"k")] * 10)
-        created = numbered(KIP["controller_model"]["leaderEpochAfterCreation"]["2"])[number]
-        assert log.end_of_epoch(created - 1) == case["fence"][str(number)]
-        assert log.end_of_epoch(99) == log.end_offset
-        assert log.end_of_epoch(-1) == 0
-        assert log.epoch_at(log.end_offset - 1) == starts[-1][0]
-    with pytest.raises(InputError, match="does not follow"):
-        log.begin(0)
-
-
-def test_new_partitions_come_after_all_answers() -> None:
-    """R003-06, R003-08: partitions that are there get a higher epoch first, and while one leader has not answered, no
-    new partition has a znode and nothing else begins; then they are announced. The topic's znode is first of all."""
-    found, brokers = controller(3)
-    found.expand(5)
-    assert found.znode.undeleted_partition_count == 5
-    assert sorted(found.partitions) == [0, 1, 2]
-    assert len(found.outbox) == 2
-    with pytest.raises(RetryableError, match="waits for 2 answers"):
-        found.expand(6)
-    broker, request = found.outbox.pop()
-    brokers[broker].leader_and_isr(request)
-    found.answered()
-    assert sorted(found.partitions) == [0, 1, 2]
-    answered(found, brokers)
-    assert sorted(found.partitions) == [0, 1, 2, 3, 4]
-    assert {number: log.epochs for broker in brokers for number, log in broker.logs.items()} == {
-        0: [0, 1],
-        1: [0, 1],
-        2: [0, 1],
-        3: [0],
-        4: [0],
-    }
-
-
-def test_no_expansion_while_a_partition_is_marked() -> None:
-    """R003-06: the maps of marked partitions hold the epochs from before; expansion waits until all are gone; a marked
-    partition may be followed by another one."""
-    found, brokers = controller(4)
-    found.mark_for_deletion(3)
-    answered(found, brokers)
-    found.mark_for_deletion(2)
-    answered(found, brokers)
-    maps = {number: found.partitions[number].leader_epoch_before_deletion for number in (2, 3)}
-    assert maps == {2: {0: 1, 1: 1}, 3: {0: 0, 1: 0, 2: 0}}
-    with pytest.raises(InputError, match="marked for deletion: 2 and above"):
-        found.expand(8)
-    found.remove(3)
-    with pytest.raises(InputError, match="marked for deletion"):
-        found.expand(8)
-    with pytest.raises(InputError, match="not marked"):
-        found.remove(0)
-    found.remove(2)
-    del brokers[0].logs[2], brokers[1].logs[3]
-    found.expand(8)
-    answered(found, brokers)
-    assert found.partitions[7].leader_epoch_after_creation == {0: 3, 1: 3, **dict.fromkeys(range(2, 7), 0)}
-
-
-def test_an_old_leader_epoch_is_fenced() -> None:
-    """R003-08: the same request twice changes nothing the second time."""
-    found, brokers = controller(2)
-    found.elect(0)
-    broker, request = found.outbox[0]
-    assert brokers[broker].leader_and_isr(request) == {0: ErrorCode.NONE}
-    assert brokers[broker].leader_and_isr(request) == {0: ErrorCode.FENCED_LEADER_EPOCH}
-    assert brokers[broker].logs[0].epochs == [0, 1]
 
 
 def beat(exchange: PositionExchange, member: str, *entries: HeartbeatPartition) -> list[tuple[int, bool, int]]:
@@ -178,37 +49,21 @@ def test_positions_travel_through_heartbeats() -> None:
     assert exchange.entries == 8
 
 
-def test_a_member_of_an_older_generation_is_refused() -> None:
-    """R003-16: its positions change nothing."""
-    exchange = PositionExchange(topic="t")
-    exchange.assign({0: "a"})
-    request = HeartbeatRequest(group_id="g", generation_id=0, member_id="a", topics=())
-    assert exchange.heartbeat(request).error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_what_each_rule_waits_for() -> None:
-    """R003-21: nothing; every lower partition at its bumped epoch; the sources of keys alone, of new and old
-    partitions, also over two expansions."""
-    found, brokers = controller(2)
-    found.expand(3)
-    answered(found, brokers)
-    rules = {gating: sources_of(gating, found, KeyMapping.MURMUR2, 2, 0) for gating in Gating}
-    assert rules == {Gating.NONE: {}, Gating.LOWER_PARTITIONS: {0: 1, 1: 1}, Gating.EVERY_SOURCE: {0: 1, 1: 1}}
-    assert sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 0, 1) == {}
-    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 0, 1) == {1: 1}
-    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 0, 0) == {}
-    found.expand(6)
-    answered(found, brokers)
-    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 3, 0) == {0: 2, 1: 1}
-    assert sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 3, 0) == {0: 2, 1: 2, 2: 1}
-
-
 choices = st.lists(st.integers(0, 2**20), min_size=60, max_size=160)
 gates = st.sampled_from((Gating.LOWER_PARTITIONS, Gating.EVERY_SOURCE))
 
 
 def world(partitions: int, gating: Gating, *, checks_count: bool = True) -> ExpansionWorld:
     return ExpansionWorld(WorldShape(partitions=partitions, gating=gating, checks_count=checks_count))
+
+
+def test_no_expansion_while_a_partition_is_marked() -> None:
+    """R003-06: what is marked has to be gone first."""
+    life = world(4, Gating.EVERY_SOURCE)
+    life.controller.mark_for_deletion(3)
+    life.deliver_all()
+    with pytest.raises(InputError, match="marked for deletion"):
+        life.controller.expand(8)
 
 
 @given(st.integers(1, 6), gates, choices)

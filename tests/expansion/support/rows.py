@@ -170,8 +170,9 @@ class Looks:
             ordered = sorted(rows, key=itemgetter("observed_at"))
             for place in range(0, len(rows), len(rows) // 3 + 1):
                 put(tables, name, ordered[place : place + len(rows) // 3 + 1])
-        for number, change in enumerate(asked):
-            put(tables, "reset_audit", applied_rows(number, change))
+        if asked:
+            applied = [row for number, change in enumerate(asked) for row in applied_rows(number, change)]
+            put(tables, "reset_audit", applied)
         return config
 
 

@@ -259,7 +259,7 @@ class SinkSuite(ConnectorSuite):
         assert self.numbers(part) == [0, 1]
         assert second.pending_rows == 0
         again = self.task("again")
-        assert again.position(part) == self.position_after(2)
+        assert second.position(part) == again.position(part) == self.position_after(2)
         again.put(self.batch(part, 2, 4))
         again.flush()
         assert self.numbers(part) == [0, 1, 2, 3]

@@ -60,9 +60,3 @@ def test_nested_lists_keep_their_shape(values: list[Any]) -> None:
     kind = pa.list_(pa.list_(pa.int64()))
     column = pa.chunked_array([pa.array(values, kind), pa.array([None, []], kind)])
     assert [row["c"] for row in json_rows(pa.table({"c": column}))] == [*values, None, []]
-
-
-def test_rows_without_columns_and_without_rows() -> None:
-    """No rows give nothing; an empty struct is an empty object."""
-    assert list(json_rows(pa.table({"c": pa.array([], pa.int8())}))) == []
-    assert list(json_rows(pa.table({"c": pa.array([{}, None], pa.struct([]))}))) == [{"c": {}}, {"c": None}]

@@ -205,30 +205,6 @@ def die_at(step: str, broken: pytest.MonkeyPatch) -> None:
     broken.setattr(TransactionalWriter, "write", write)
 
 
-def test_a_fenced_writer_lands_nothing_more(
-    kafka: KafkaConfig, prefix: str, opened: Callable[..., TopicSinkTask]
-) -> None:
-    """A second worker continues where the first is; the first one's next commit is a ConcurrentCommit, though it holds
-    rows of the same positions, and when it starts again it continues behind the second's."""
-    first = opened()
-    first.put(batch(0, 2))
-    first.flush()
-    second = opened()
-    assert second.position(PART) == {"line": 2}
-    for task in (second, first):
-        task.put(batch(2, 4))
-    second.flush()
-    with pytest.raises(ConcurrentCommit):
-        first.flush()
-    assert first.position(PART) == {"line": 4}
-    first.put(batch(4, 5))
-    first.flush()
-    second.put(batch(4, 5))
-    with pytest.raises(ConcurrentCommit):
-        second.flush()
-    assert [row["n"] for row in values(kafka, f"{prefix}-t")] == list(range(5))
-
-
 def test_an_unknown_outcome_is_looked_up(
     kafka: KafkaConfig, prefix: str, opened: Callable[..., TopicSinkTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:

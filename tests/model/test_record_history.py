@@ -131,11 +131,6 @@ def test_a_gap_is_an_unknown_period() -> None:
     assert (gap.since.offset, gap.until.offset) == (2, 4)
 
 
-def test_nothing_is_known_without_changes() -> None:
-    """No change, no fate."""
-    assert record_history(0, []) is None
-
-
 @given(coordinator_logs(), st.integers(0, 12), st.integers(0, 4))
 def test_every_offset_that_a_record_shows_archived_is_told(log: list[StateRecord], first: int, length: int) -> None:
     """As many distinct offsets as the exported records show at or above their start offset; undated ones only where

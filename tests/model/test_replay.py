@@ -6,12 +6,11 @@ import pytest
 from definitions.batch_laws import terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs.world import batch, snapshot, update
-from samples.random_records import batches
+from samples.random_records import batches, small_records
 
-from acktrail.model.batches import StateBatch
+from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState, apply, replay
+from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import (
     GroupId,
     SharePartition,
@@ -21,28 +20,13 @@ from acktrail.model.share_partition import (
     topic_id_text,
 )
 
-KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
-OTHER = SharePartition(group_id=GroupId("g2"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
+TOPIC_ID = TopicId("AQIDBAUGBwgJCgsMDQ4PEA")
+KEY = SharePartition(group_id=GroupId("g1"), topic_id=TOPIC_ID, partition=0)
 starts = st.one_of(st.none(), st.integers(0, 45))
 
 
-@st.composite
-def small_records(draw: st.DrawFn, key: SharePartition = KEY) -> StateRecord:
-    kind = draw(st.integers(0, 9))
-    if kind == 0:
-        return Tombstone(key=key)
-    start, found = draw(starts), draw(batches())
-    fields = {
-        "snapshot_epoch": draw(st.integers(0, 5)),
-        "delivery_complete_count": draw(st.one_of(st.none(), st.integers(0, 20))),
-    }
-    if kind <= 3:
-        epochs = {"state_epoch": draw(st.integers(0, 3)), "leader_epoch": draw(st.integers(0, 3))}
-        return snapshot(key, start, found, create_timestamp_ms=1, write_timestamp_ms=2, **epochs, **fields)
-    return update(key, start, None, found, leader_epoch=draw(st.one_of(st.none(), st.integers(0, 3))), **fields)
-
-
-logs = st.lists(small_records(), max_size=12)
+some_records = small_records(st.just(KEY), starts, batches()) | st.just(Tombstone(key=KEY))
+logs = st.lists(some_records, max_size=12)
 
 
 def fold(log: list[StateRecord]) -> SharePartitionState | None:
@@ -52,7 +36,7 @@ def fold(log: list[StateRecord]) -> SharePartitionState | None:
     return state
 
 
-@given(logs, small_records(), logs)
+@given(logs, some_records, logs)
 def test_only_the_tail_since_the_last_snapshot_counts(
     before: list[StateRecord], base: StateRecord, after: list[StateRecord]
 ) -> None:
@@ -62,40 +46,9 @@ def test_only_the_tail_since_the_last_snapshot_counts(
     assert fold([*before, base, *after]) == fold([base, *after])
 
 
-@given(st.lists(st.one_of(small_records(KEY), small_records(OTHER)), max_size=16))
-def test_share_partitions_do_not_affect_each_other(log: list[StateRecord]) -> None:
-    """Replaying all keys at once equals replaying each alone."""
-    alone = {key: fold([r for r in log if r.key == key]) for key in (KEY, OTHER)}
-
-    assert replay(log) == {key: state for key, state in alone.items() if state is not None}
-
-
-def test_an_update_without_a_base_becomes_the_state() -> None:
-    """A log that was pruned in the middle: the update is kept as it stands, its state epoch unknown."""
-    raw = (batch(5, 9, 0), batch(1, 3))
-
-    state = apply(None, update(KEY, 4, 3, raw, snapshot_epoch=4, leader_epoch=1))
-
-    assert state is not None
-    assert (state.state_epoch, state.snapshot_epoch, state.batches) == (None, 4, raw)
-
-
-def test_an_update_takes_the_count_as_is_and_keeps_the_epochs() -> None:
-    """The snapshot epoch of an update is not looked at; an unknown count makes the count unknown."""
-    base = snapshot(KEY, 10, snapshot_epoch=7, state_epoch=3, leader_epoch=2, delivery_complete_count=5)
-
-    state = apply(apply(None, base), update(KEY))
-
-    assert state is not None
-    assert (state.snapshot_epoch, state.state_epoch, state.leader_epoch, state.start_offset) == (7, 3, 2, 10)
-    assert state.delivery_complete_count is None
-
-
 @given(batches(), st.integers(0, 45))
 def test_the_effective_start_passes_terminal_records_only(found: tuple[StateBatch, ...], start: int) -> None:
     """Between start and effective start every offset is terminal, and the next one is not."""
-    from acktrail.model.batches import combine_state_batches
-
     ordered = combine_state_batches(found, found, start)
     state = SharePartitionState(
         key=KEY,
@@ -113,9 +66,6 @@ def test_the_effective_start_passes_terminal_records_only(found: tuple[StateBatc
     assert set(range(start, effective)) <= terminal
     assert effective not in terminal
     assert terminal_count(state.batches, state.start_offset) == len({o for o in terminal if o >= start})
-
-
-TOPIC_ID = TopicId("AQIDBAUGBwgJCgsMDQ4PEA")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from drivers.command_line import run
-from jobs.world import snapshot, update
 from oracle.kafka_classes import compiled
-from oracle.random_batches import random_batches
+from oracle.random_batches import random_record
 from samples.dump_lines import dump_line
 from servers.real_broker import releases
 
@@ -23,7 +22,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import encode, state_json
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import StateBatch, combine_state_batches
-from acktrail.model.records import StateRecord, Tombstone
+from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.offline.copied_files import read_dump
@@ -50,21 +49,6 @@ def kafkas_answers(dumps: Iterable[list[str]], version: str, folder: Path) -> li
         else:
             told.append([])
     return told
-
-
-def random_record(source: random.Random, key: SharePartition) -> StateRecord:
-    kind = source.random()
-    if kind < 0.02:
-        return Tombstone(key=key)
-    start, found = source.choice((None, source.randrange(150))), random_batches(source, width=200, longest=40)
-    fields = {
-        "snapshot_epoch": source.randrange(9),
-        "delivery_complete_count": source.choice((None, source.randrange(50))),
-    }
-    if kind < 0.1:
-        epochs = {"state_epoch": source.randrange(5), "leader_epoch": source.randrange(5)}
-        return snapshot(key, start, found, create_timestamp_ms=1, write_timestamp_ms=2, **epochs, **fields)
-    return update(key, start, None, found, leader_epoch=source.choice((None, source.randrange(5))), **fields)
 
 
 def coalesced(state: dict[str, Any]) -> dict[str, Any]:

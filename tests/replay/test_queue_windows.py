@@ -98,34 +98,6 @@ def test_what_is_new_is_called_new() -> None:
     assert status(seen(1, 9), members=0) == "unattended"
 
 
-def test_records_that_wait_without_members_are_unattended() -> None:
-    """From the first observation on, whatever happened before; where nothing was ever delivered, too. It says since
-    when, and whether that is the first look."""
-    second = 1_000_000
-    first = judged(seen(0, 400, at=second), members=0, first_look_at=second, no_members_since=second)
-    assert first.status is QueueStatus.UNATTENDED
-    assert first.reason == "400 records wait, no members since the first look, 1970-01-01T00:00:01Z"
-    later = judged(seen(0, 404, released=9), members=0, first_look_at=0, no_members_since=second)
-    assert (later.status, later.reason) == ("unattended", "404 records wait, no members since 1970-01-01T00:00:01Z")
-    never = QueueObservation(observed_at=0, log_start_offset=4, log_end_offset=9)
-    assert judged(never, never, members=0).reason.startswith("5 records wait, none was ever delivered, no members")
-    assert status(seen(9, 9), members=0) == "idle"
-    assert status(seen(5, 50, log_start=20), members=0) == "retention_risk"
-
-
-def test_what_the_retention_removed_is_counted() -> None:
-    """Unfinished records below the log start; and records of a log that nothing was ever delivered of."""
-    begun = judged(seen(0, 200, log_start=120), lost_records=120)
-    assert begun.status is QueueStatus.RETENTION_RISK
-    assert begun.reason.startswith(
-        "120 records were removed unfinished: the log starts at 120, above first unfinished offset 0; 80"
-    )
-    never = QueueObservation(observed_at=0, log_start_offset=120, log_end_offset=200)
-    lost = judged(never, lost_records=120, members=0)
-    assert (lost.status, lost.reason[:52]) == ("retention_risk", "120 records were removed that were never delivered: ")
-    assert "80 are left" in lost.reason
-
-
 def test_what_ended_has_ended() -> None:
     """Counts older than the window have no colour, nor a storm or a loop whose newest deliveries end well, or whose
     consumers have left and end nothing any more."""

@@ -91,12 +91,6 @@ def test_counts_are_those_of_each_offset(log: list[StateRecord], first: int, pie
     assert counted(cut) == naive(changes)
 
 
-def test_no_changes_give_no_rates() -> None:
-    """No rows, no rates."""
-    assert sum_rates([]).num_rows == 0
-    assert sum_rates([partial_rates(change_table([]).select(list(RATE_INPUTS)), EVERY_MS)]).num_rows == 0
-
-
 def test_a_count_beyond_int64_is_null() -> None:
     """A record that names every offset there can be, twice over: null, not a number that wrapped around."""
     row = {
@@ -180,22 +174,8 @@ def test_the_last_value_counts_and_what_is_not_known_stays_so() -> None:
         "bucket_at": NOW_US - NOW_US % (FINE_MS * 1_000),
         "observations": 1,
     }
-    rows = [
-        {
-            **common,
-            "unfinished_records": 7,
-            "most_unfinished_records": 7,
-            "acknowledged": 3,
-            "released": 1,
-        },
-        {
-            **common,
-            "unfinished_records": None,
-            "most_unfinished_records": None,
-            "acknowledged": None,
-            "released": 2,
-        },
-    ]
+    names = ("unfinished_records", "most_unfinished_records", "acknowledged", "released")
+    rows = [{**common, **dict(zip(names, values, strict=True))} for values in ((7, 7, 3, 1), (None, None, None, 2))]
     (row,) = added_buckets(pa.Table.from_pylist(rows, schema=TRENDS)).to_pylist()
     expected = {
         "observations": 2,

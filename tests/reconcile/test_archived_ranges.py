@@ -99,11 +99,6 @@ def test_pieces_hold_every_offset_and_no_more_than_asked(offsets: set[int], quot
     assert all(len(piece) == quota for piece in pieces[:-1])
 
 
-def test_holes_between_runs_cost_nothing() -> None:
-    """The example in the docstring."""
-    assert runs_of({*range(10), *range(90, 100)}).end_after(5, 8) == 93
-
-
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
 OFFSETS = st.lists(st.integers(0, 40), max_size=20)
 

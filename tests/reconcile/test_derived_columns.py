@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jobs.world import batch, key_of, snapshot, update
+from jobs.world import batch
 from samples.random_records import INT64, any_batches, batches, disjoint_batches, keys
 
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
@@ -22,13 +21,11 @@ from acktrail.format.columns.share_partition_keys import (
     state_partitions_of,
 )
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState, StateBatch
-from acktrail.model.replay import SharePartitionState, counts_by_state, replay
+from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of
-from acktrail.reconcile.derived_columns import STATE_RULES, StateBatches, derived_columns, int64
+from acktrail.reconcile.derived_columns import STATE_RULES, derived_columns, int64
 
 STATE = pa.schema([f for f in SHARE_PARTITION_STATES if f.name in {*SharePartitionState.__slots__, *KEY_COLUMNS}])
-IN_ORDER = {"batch_first_le_last", "batches_ascending", "batches_non_overlapping"}
-
 few = st.integers(0, 20)
 offsets = st.one_of(few, INT64)
 regular_batches = st.one_of(disjoint_batches(), disjoint_batches(start=5))
@@ -129,48 +126,3 @@ def test_the_first_row_with_the_same_key_is_found(rows: list[tuple[Any, ...]], a
     assert first_matches(table(rows), table(among), schema.names).to_pylist() == expected
     codes = key_codes(table(rows).columns).tolist()
     assert [rows[codes.index(code)] for code in codes] == rows
-
-
-@given(st.lists(states, min_size=1, max_size=4))
-def test_batches_in_order_are_computed_as_columns(found: list[SharePartitionState]) -> None:
-    """Rows count as regular exactly when their batches ascend without overlaps and no offset is too large to add."""
-    table = pa.Table.from_pylist([*map(state_row, found)], schema=STATE)
-    for state, is_regular in zip(found, StateBatches.of(table).regular.tolist(), strict=True):
-        numbers = [state.start_offset or 0, *(n for b in state.batches for n in (b.first_offset, b.last_offset))]
-        is_small = all(abs(number) < 1 << 61 for number in numbers)
-        assert is_regular is (is_small and not IN_ORDER & set(broken_rules(state)))
-
-
-KEY = key_of("g")
-
-
-def state_with(start: int | None, done: int | None, *batches: StateBatch) -> SharePartitionState:
-    record = snapshot(KEY, start, batches, delivery_complete_count=done)
-    return replay([record])[KEY]
-
-
-@given(disjoint_batches(start=5), st.lists(disjoint_batches(start=5), max_size=3))
-def test_what_a_broker_writes_breaks_no_rule(first: tuple[StateBatch, ...], more: list[tuple[StateBatch, ...]]) -> None:
-    """A snapshot and merges onto it, with the count a broker keeps, pass every rule."""
-    state = replay([snapshot(KEY, 5, first), *(update(KEY, 5, 10_000, batches) for batches in more)])[KEY]
-    assert broken_rules(state) == ()
-
-
-@pytest.mark.parametrize(
-    ("state", "rule"),
-    [
-        (state_with(0, 0, batch(5, 4, 0)), "batch_first_le_last"),
-        (state_with(0, 20, batch(5, 9), batch(0, 3)), "batches_ascending"),
-        (state_with(0, 20, batch(0, 5), batch(5, 9)), "batches_non_overlapping"),
-        (state_with(3, 20, batch(2, 5)), "batches_not_below_start"),
-        (state_with(0, 0, batch(0, 5, state=1)), "delivery_state_allowed"),
-        (state_with(0, 6, batch(0, 5, count=26)), "delivery_count_possible"),
-        (state_with(0, 6, batch(0, 5, count=-1)), "delivery_count_possible"),
-        (state_with(None, None, batch(0, 5)), "uninitialized_without_batches"),
-        (state_with(0, 5, batch(0, 5)), "delivery_complete_count_covers"),
-    ],
-)
-def test_each_rule_can_be_broken_alone(state: SharePartitionState, rule: str) -> None:
-    """One rule, one way to break it: the others do not answer for it."""
-    assert broken_rules(state) == (rule,)
-    assert rule in STATE_RULES

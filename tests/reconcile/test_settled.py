@@ -58,15 +58,6 @@ def use(world: World, run_id: str, *, lost: int | None = None) -> None:
     build(world.tables)
 
 
-def test_everything_is_known_from_the_beginning_on(world: World) -> None:
-    """Counted by range, with the time of the first record with such a state."""
-    use(world, "r1")
-    found = told(world)
-    assert (numbers(found), found.reason) == ((4, 6, 0), None)
-    assert found.since_ms == WRITTEN_MS
-    assert numbers(told(world, first=4, last=7)) == (2, 2, 0)
-
-
 def test_without_a_history_nothing_is_known(world: World) -> None:
     """Not exported, exported and not used, of another group: unknown, with a reason each."""
     assert numbers(told(world)) == (0, 0, 10)
@@ -76,16 +67,6 @@ def test_without_a_history_nothing_is_known(world: World) -> None:
     own = AffectedRange(key=key_of("other"), first_offset=0, last_offset=4, state_partition=0, record_offset=2)
     found = SettledHistory(world.tables, "c1", None, [own]).outcomes()[own.key]
     assert (numbers(found), found.reason is None) == ((0, 0, 5), False)
-
-
-def test_an_export_that_began_late_knows_what_came_since(world: World) -> None:
-    """Offsets below the start offset of the first snapshot are unknown; what was settled after it is counted."""
-    world.exported[0] = 3
-    world.write(snapshot(KEY, 10), update(KEY, 10, 4, (batch(10, 13, 4, 5),)), update(KEY, 14, 0, ()))
-    use(world, "r1")
-    found = told(world, 5, last=13)
-    assert numbers(found) == (0, 4, 10)
-    assert found.reason == "state records of it are missing in the export"
 
 
 def test_a_gap_makes_what_was_known_a_least_number(world: World) -> None:

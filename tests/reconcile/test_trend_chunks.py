@@ -111,14 +111,6 @@ def written(arrivals: list[int]) -> tuple[list[list[int]], list[int]]:
     return chunks, times
 
 
-@given(st.integers(1, 20_000), st.integers(1, 400))
-def test_rows_that_come_evenly(rows: int, arrivals: int) -> None:
-    """However small the arrivals, the chunks stay few, and no row is written more often than there are tiers."""
-    chunks, times = written([rows] * arrivals)
-    assert len(chunks) <= rows * arrivals / FULL_ROWS + 7 * (TIERS - 1)
-    assert max(times) <= TIERS
-
-
 @given(st.lists(st.one_of(st.integers(0, 50), st.integers(0, 3 * FULL_ROWS)), max_size=200))
 def test_rows_that_come_as_they_like(arrivals: list[int]) -> None:
     """Nothing is lost or doubled, order is kept, a full chunk is never written again, small ones are few in a row."""
@@ -134,11 +126,3 @@ def test_rows_that_come_as_they_like(arrivals: list[int]) -> None:
 
 def _tier(rows: int) -> int:
     return 0 if rows < 8 else 1 + _tier(rows // 8)
-
-
-def test_a_backlog_is_left_alone() -> None:
-    """A great chunk that came at once is not rewritten for a small one, and small ones behind it find together."""
-    assert first_rewritten([FULL_ROWS * 5], 10) == 1
-    assert first_rewritten([FULL_ROWS * 5, *[10] * 7], 10) == 1
-    assert first_rewritten([FULL_ROWS * 5, *[10] * 6], 10) == 7
-    assert first_rewritten([], 10) == 0

@@ -317,10 +317,7 @@ def test_every_offset_is_counted_in_one_state(batches: tuple[StateBatch, ...]) -
 
 
 def test_nothing_is_computed_from_what_is_not_known() -> None:
-    """An unknown offset or count makes the lags unknown, never a number."""
-    assert durable_lag(state(10, None), 100) is None
-    assert durable_lag(state(None, 0), 100) is None
-    assert durable_lag(state(10, 0), None) is None
+    """An unknown offset makes the number of unfinished records unknown, never a number."""
     assert unfinished_records(state(10, None), 0, 100) == 90
     assert unfinished_records(state(None, 0), 0, 100) is None
     assert unfinished_records(state(10, 0), None, 100) is None

@@ -12,7 +12,7 @@ import pytest
 from drivers.command_line import run
 from samples.dump_lines import write_dump
 from samples.golden_vectors import wire
-from state_topics.segment_bytes import COMPRESSORS, TRANSACTIONAL, batch, control_batch
+from state_topics.segment_bytes import COMPRESSORS, batch
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
 from acktrail.format.columns.decoding.batch_columns import unpacked
@@ -52,15 +52,6 @@ THREE = [run_of(0, 2), run_of(5, 1), run_of(6, 3)]
 ALL = [r for found in THREE for r in found]
 PARTS = [batch(found) for found in THREE]
 EDGES = [sum(map(len, PARTS[:number])) for number in range(4)]
-
-
-@pytest.mark.parametrize("codec", COMPRESSORS)
-def test_every_codec(codec: str, tmp_path: Path) -> None:
-    """Batches packed in each of Kafka's codecs give their records, holes in the offsets and all."""
-    records = [*run_of(0, 40), record(60, None), record(70, b"x" * 5_000)]
-    file = segment(tmp_path, batch(records[:20], compression=codec), batch(records[20:], compression=codec))
-
-    assert read(file) == (records, [])
 
 
 @pytest.mark.parametrize("suffix", [".log.gz", ".log.zst"])
@@ -221,30 +212,6 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read(segment(tmp_path, struct.pack(">qiibb", 0, 60, zlib.crc32(b""), 1, 0) + bytes(100)))
     with pytest.raises(UnknownName):
         read(tmp_path / "none.log")
-
-
-def test_transactions(tmp_path: Path) -> None:
-    """Committed records are given, aborted ones and the markers are not, and where the end is not in the file nobody
-    guesses."""
-    committed, aborted, open_end = run_of(0, 2), run_of(3, 2), run_of(6, 1)
-    parts = [
-        batch(committed, attributes=TRANSACTIONAL, producer_id=1),
-        control_batch(2, 1, producer_id=1),
-        batch(aborted[:1], attributes=TRANSACTIONAL, producer_id=1),
-        batch(aborted[1:], attributes=TRANSACTIONAL, producer_id=2),
-        control_batch(5, 0, producer_id=1),
-        batch(open_end, attributes=TRANSACTIONAL, producer_id=1),
-        control_batch(7, 0, producer_id=2),
-        batch(run_of(8, 1)),
-    ]
-    damage: list[SegmentDamage] = []
-    reading = ReadReport(on_damage=damage.append)
-
-    records = list(read_segment(segment(tmp_path, *parts), reading))
-
-    assert records == [*committed, record(8)]
-    assert (reading.control_records, reading.aborted_records) == (3, 2)
-    assert [(d.status, d.first_offset, d.last_offset) for d in damage] == [("undecided_transaction", 6, 6)]
 
 
 def test_the_state_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

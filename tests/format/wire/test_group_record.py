@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from definitions.dialect_laws import every_cut_is_found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.kafka_classes import compiled
 from oracle.kafka_group_forms import kafka_forms
 from samples.random_records import INT32, INT64
 
-from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
+from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.format.wire.group_record import OTHER_TYPES, GroupRecordType, ShareGroupRecord, decode, is_about_others
 from acktrail.model.share_partition import GroupId, topic_id_text
 from acktrail_simulation.messages.group_record_encoder import encode
@@ -90,61 +90,11 @@ def test_round_trip(kind: GroupRecordType, data: st.DataObject) -> None:
     assert not is_about_others(key)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "fields"),
-    [
-        (
-            "000a 0002 6731 0002 6d31",
-            "0000 00 02 63 0b 2f3132372e302e302e31 02 02 74 00",
-            {"rack_id": None, "client_id": "c", "client_host": "/127.0.0.1", "subscribed_topics": ("t",)},
-        ),
-        (
-            "000b 0002 6731",
-            "0000 00000002 82a3b2a9d1e03cee 00",
-            {"epoch": 2, "metadata_hash": -9033179985134732050},
-        ),
-        (
-            "000c 0002 6731",
-            "0000 00000003 01 00 08 000001a1ff59a0e1",
-            {"assignment_epoch": 3, "assignment_timestamp_ms": 0x1A1FF59A0E1},
-        ),
-        (
-            "000f 0002 6731",
-            "0000 01 02 0102030405060708090a0b0c0d0e0f10 02 74 03 00000000 00000001 00 01 00",
-            {
-                "initializing": (),
-                "initialized": ({"topic_id": "AQIDBAUGBwgJCgsMDQ4PEA", "topic": "t", "partitions": (0, 1)},),
-                "deleting": (),
-            },
-        ),
-    ],
-)
-def test_known_bytes(key: str, value: str, fields: dict[str, Any]) -> None:
-    """Bytes by Kafka's schemas, field by field, both ways."""
-    raw = (bytes.fromhex(key), bytes.fromhex(value))
-    kind = GroupRecordType(raw[0][1])
-    member_id = "m1" if kind.has_member else None
-    record = ShareGroupRecord(record_type=kind, group_id=GroupId("g1"), member_id=member_id, fields=fields)
-
-    assert decode(*raw) == record
-    assert encode(record) == raw
-
-
 @KINDS
 @given(data=st.data())
 def test_truncated_anywhere(kind: GroupRecordType, data: st.DataObject) -> None:
     """A key or value cut off at any byte is a MalformedRecord that names a byte of it."""
-    key, value = encode(data.draw(RECORDS[kind]))
-    assert value is not None
-    for part, pairs in (
-        ("key", [(key[:end], value) for end in range(len(key))]),
-        ("value", [(key, value[:end]) for end in range(len(value))]),
-    ):
-        for pair in pairs:
-            with pytest.raises(MalformedRecord) as caught:
-                decode(*pair)
-            assert caught.value.part == part
-            assert 0 <= caught.value.position <= len(pair[0] if part == "key" else pair[1])
+    every_cut_is_found(decode, encode(data.draw(RECORDS[kind])))
 
 
 @KINDS
@@ -158,22 +108,6 @@ def test_unknown_tags_and_bytes_after(kind: GroupRecordType, data: st.DataObject
     assert decode(key, value + b"more") == record
     if value[-1] == 0 and kind is not GroupRecordType.TARGET_ASSIGNMENT_METADATA:
         assert decode(key, value[:-1] + b"\x01\x07\x02ab") == record
-
-
-@given(
-    st.one_of(st.integers(10, 15), st.integers(-(2**15), 2**15 - 1)),
-    st.binary(max_size=40),
-    st.one_of(st.none(), st.binary(max_size=60)),
-)
-def test_random_bytes(kind: int, key: bytes, value: bytes | None) -> None:
-    """Random bytes are a record or an InputError; types that are not those of share groups are unsupported."""
-    raw = kind.to_bytes(2, "big", signed=True) + key
-    if 10 <= kind <= 15:
-        with suppress(InputError):
-            decode(raw, value)
-    else:
-        with pytest.raises(UnsupportedRecord):
-            decode(raw, value)
 
 
 @pytest.mark.parametrize("count", ["ffffffff0f", "ffffff7f", "7f"])

@@ -1,4 +1,4 @@
-"""Record batches against kafka-python's, and against every lie they can tell; as columns; headers of dead letters."""
+"""Record batches and every lie they can tell, as records and as columns; headers of dead letters."""
 
 from __future__ import annotations
 
@@ -10,29 +10,24 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from samples.dead_letters import headers_of
 from state_topics.segment_bytes import (
     APPEND_TIME,
     COMPRESSORS,
-    TRANSACTIONAL,
     batch,
-    control_batch,
     header_bytes,
     record_bytes,
     varint,
 )
 
-from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
+from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.format.columns.decoding.batch_columns import batch_columns
 from acktrail.format.wire.dead_letter_headers import ShareDeadLetter, read_dead_letter
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
-    Compression,
     DataBatch,
-    LogRecord,
     batch_records,
     control_type,
     read_header,
@@ -40,82 +35,6 @@ from acktrail.format.wire.record_batch import (
 )
 from acktrail.kafka.log_fetcher import data_batches, intact_batches
 from acktrail.kafka.log_reader import LogPart
-from acktrail.offline.log_batches import is_intact
-
-maybe_bytes = st.one_of(st.none(), st.binary(max_size=40))
-
-
-@st.composite
-def runs(draw: st.DrawFn) -> list[RawRecord]:
-    """Records of one batch: ascending offsets with holes, times that go forth and back."""
-    offset, time = draw(st.integers(0, 2**62)), draw(st.integers(0, 2**41))
-    found = []
-    for _ in range(draw(st.integers(1, 6))):
-        found.append(
-            RawRecord(
-                state_partition=0,
-                offset=offset,
-                timestamp_ms=time + draw(st.integers(-(10**6), 10**6)),
-                key=draw(maybe_bytes),
-                value=draw(maybe_bytes),
-            )
-        )
-        offset += draw(st.integers(1, 300))
-    return found
-
-
-def read(raw: bytes) -> list[LogRecord]:
-    header = read_header(raw)
-    assert is_intact(header, raw)
-    return list(batch_records(header, raw[HEADER_BYTES:]))
-
-
-def as_log(records: list[RawRecord]) -> list[LogRecord]:
-    return [LogRecord(offset=r.offset, timestamp_ms=r.timestamp_ms, key=r.key, value=r.value) for r in records]
-
-
-@given(runs(), st.booleans())
-def test_round_trip(records: list[RawRecord], append_time: bool) -> None:
-    """A batch gives back its records; with append time every record has the newest time. kafka-python agrees."""
-    raw = batch(records, attributes=APPEND_TIME if append_time else 0)
-    newest = max(record.timestamp_ms for record in records)
-    expected = [replace(r, timestamp_ms=newest) if append_time else r for r in records]
-
-    assert read(raw) == as_log(expected)
-    theirs = DefaultRecordBatch(raw)
-    assert theirs.validate_crc()
-    assert [(r.offset, r.timestamp, r.key, r.value) for r in theirs] == [
-        (r.offset, r.timestamp_ms, r.key, r.value) for r in expected
-    ]
-
-
-@given(st.lists(st.tuples(maybe_bytes, maybe_bytes, st.integers(0, 2**41)), min_size=1, max_size=5))
-def test_batches_of_another_writer(records: list[tuple[bytes | None, bytes | None, int]]) -> None:
-    """What kafka-python writes, record headers included, is read."""
-    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
-    for number, (key, value, time) in enumerate(records):
-        assert builder.append(number, time, key, value, [("name", b"content"), ("none", None)])
-
-    found = read(bytes(builder.build()))
-
-    assert [(r.key, r.value, r.timestamp_ms) for r in found] == records
-    assert [r.offset for r in found] == list(range(len(records)))
-
-
-@given(runs(), st.data())
-def test_cut_off_anywhere(records: list[RawRecord], data: st.DataObject) -> None:
-    """Records cut off at any byte are an error that names a byte of them, after those that are whole."""
-    raw = batch(records)
-    header, body = read_header(raw), raw[HEADER_BYTES:]
-    body = body[: data.draw(st.integers(0, len(body) - 1))]
-    found: list[LogRecord] = []
-
-    with pytest.raises(MalformedRecord) as caught:
-        found.extend(batch_records(header, body))
-
-    assert found == as_log(records)[: len(found)]
-    assert 0 <= caught.value.position <= len(body)
-
 
 HEADER = BatchHeader(
     base_offset=10,
@@ -156,40 +75,6 @@ def test_impossible_numbers_are_malformed(body: bytes, part: str) -> None:
         list(batch_records(replace(HEADER, record_count=-1), body))
 
 
-ONE = batch([RawRecord(state_partition=0, offset=5, timestamp_ms=1, key=b"k", value=b"v")])
-
-
-@pytest.mark.parametrize(
-    ("raw", "part"),
-    [
-        (ONE[: HEADER_BYTES - 1], "cut off"),
-        (ONE[:16] + b"\x01" + ONE[17:], "message format version 1"),
-        (b"\xff" + ONE[1:], "offsets"),
-        (ONE[:23] + b"\xff" + ONE[24:], "offsets"),
-        (b"\x7f" + b"\xff" * 7 + ONE[8:23] + b"\x00\x00\x00\x01" + ONE[27:], "offsets"),
-        (ONE[:8] + bytes(4) + ONE[12:], "batch length 0"),
-    ],
-)
-def test_bytes_that_are_not_a_header_are_malformed(raw: bytes, part: str) -> None:
-    """What no batch can say of itself is refused."""
-    with pytest.raises(MalformedRecord, match=part):
-        read_header(raw)
-
-
-def test_header_fields_are_decoded() -> None:
-    """The fields of a header, and a checksum over all that follows it."""
-    header = read_header(ONE)
-
-    assert (header.base_offset, header.last_offset, header.size_bytes, header.leader_epoch) == (5, 5, len(ONE), 7)
-    assert (header.compression, header.record_count) == (Compression.NONE, 1)
-    assert not header.is_control
-    assert not header.is_transactional
-    for index in range(21, len(ONE)):
-        assert not is_intact(header, ONE[:index] + bytes([ONE[index] ^ 1]) + ONE[index + 1 :])
-    with pytest.raises(MalformedRecord, match="unknown compression 5"):
-        _ = replace(header, attributes=5).compression
-
-
 def test_control_records() -> None:
     """A control record's key has its type."""
     assert [control_type(b"\x00\x00\x00" + bytes([kind])) for kind in (0, 1, 6)] == [0, 1, 6]
@@ -219,15 +104,6 @@ def test_what_a_broker_writes_is_read(
     random.shuffle(headers)
     assert record_headers(header_bytes(headers)) == tuple(headers)
     assert read_dead_letter(header_bytes(headers)) == letter
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
-    """Nothing else than an error of the input is raised."""
-    try:
-        read_dead_letter(raw)
-    except InputError:
-        return
 
 
 LETTER = ShareDeadLetter(group_id="g", topic="t", partition=1, offset=2, delivery_count=3, message="m")
@@ -341,19 +217,6 @@ def test_a_wrong_checksum_is_an_error_and_a_cut_batch_is_left_out() -> None:
         changed[at] ^= 1
         with pytest.raises(MalformedRecord, match="CRC"):
             intact_batches(bytes(changed), ())
-
-
-def test_aborted_transactions_and_markers_are_left_out() -> None:
-    """As a consumer that reads what is committed: batches of the aborted transaction up to its end, and no marker; the
-    others are there, to be passed."""
-
-    def written(offset: int, producer: int) -> bytes:
-        return batch(records_of([(1, 5, b"k", b"v")], offset), attributes=TRANSACTIONAL, producer_id=producer)
-
-    aborted = written(0, 1) + written(1, 2) + control_batch(2, 0, producer_id=1)
-    found = intact_batches(aborted + written(3, 1) + control_batch(4, 1, producer_id=1), [(1, 0)])
-    assert [row[1] for row in rows(batch_columns(data_batches(0, found)))] == [1, 3]
-    assert [each.header.last_offset for each in found] == [0, 1, 2, 3, 4]
 
 
 def test_the_brokers_time_of_the_append() -> None:

@@ -1,7 +1,8 @@
-"""What holds of every dialect: of each release's, and of those that a branch adds."""
+"""What holds of every dialect: of each release's, and of those that a branch adds; of other records' readers too."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,16 +13,16 @@ from acktrail.format.wire.dialects import Dialect
 Encoded = tuple[bytes, bytes | None]
 
 
-def every_cut_is_found(dialect: Dialect[Any], encoded: Encoded) -> None:
+def every_cut_is_found(decode: Callable[[bytes, bytes | None], Any], encoded: Encoded) -> None:
     """A key or value cut short at any byte is a MalformedRecord that names a byte of it."""
     key, value = encoded
     for length in range(len(key)):
         with pytest.raises(MalformedRecord) as caught:
-            dialect.decode(key[:length], value)
+            decode(key[:length], value)
         assert (caught.value.part, 0 <= caught.value.position <= length) == ("key", True)
     for length in range(len(value or b"")):
         with pytest.raises(MalformedRecord) as caught:
-            dialect.decode(key, (value or b"")[:length])
+            decode(key, (value or b"")[:length])
         assert (caught.value.part, 0 <= caught.value.position <= length) == ("value", True)
 
 

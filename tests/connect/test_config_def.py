@@ -19,7 +19,6 @@ from acktrail.connect.config_def import (
     ConfigDef,
     ConfigKey,
     ConfigType,
-    Password,
     between,
     one_of,
     reference,
@@ -28,21 +27,12 @@ from acktrail.connect.config_def import (
 from acktrail.connect.runtime.plugins import definition_of, installed
 from acktrail.errors import InvalidConfiguration
 
-PARSED = {
-    ConfigType.BOOLEAN: st.booleans(),
-    ConfigType.STRING: st.text().map(lambda text: text.strip("".join(map(chr, range(33))))),
-    ConfigType.INT: st.integers(-(2**31), 2**31 - 1),
-    ConfigType.LONG: st.integers(-(2**63), 2**63 - 1),
-    ConfigType.LIST: st.lists(st.text("abc.", min_size=1)),
-    ConfigType.PASSWORD: st.text("abc", min_size=1).map(Password),
-}
 VALIDATORS = {
     ConfigType.INT: between(least=0, most=9),
     ConfigType.STRING: one_of("a", "b"),
     ConfigType.CLASS: NON_EMPTY,
 }
 TEXTS = st.one_of(st.none(), st.text(), st.integers(), st.booleans(), st.floats(), st.lists(st.text()), st.binary())
-OPTIONAL: dict[str, Any] = {"default": None}
 KEYS = [
     ConfigKey(name=f"{kind.value}.{wanted}", type=kind, documentation="", validator=VALIDATORS.get(kind), **more)
     for kind in ConfigType
@@ -72,16 +62,6 @@ def test_validation_never_raises_and_says_what_parse_does(texts: dict[str, Any])
     with pytest.raises(InvalidConfiguration) as refused:
         DEFINITION.parse(texts)
     assert refused.value.errors == errors
-
-
-@pytest.mark.parametrize("kind", PARSED)
-@given(data=st.data())
-def test_a_value_is_parsed_from_its_text(kind: ConfigType, data: Any) -> None:
-    """The text of any value of a type gives that value."""
-    value = data.draw(PARSED[kind])
-    text = value.value if kind is ConfigType.PASSWORD else text_of(kind, value)
-    (found,) = ConfigDef([ConfigKey(name="k", type=kind, documentation="")]).validate({"k": text})
-    assert (found.errors, found.value) == ((), value)
 
 
 @pytest.mark.parametrize("plugin", [each.name for each in installed()])

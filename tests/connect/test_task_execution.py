@@ -37,29 +37,6 @@ from acktrail.errors import (
 )
 
 
-class Journal:
-    """What happened, in its order: commits of `sink`, and what `source` was told of them."""
-
-    def __init__(self, some: list[MemoryLog], tables: MemoryTables) -> None:
-        self.events: list[tuple[str, Mapping[SourcePartition, Position]]] = []
-        journal = self.events
-
-        class Source(MemoryTask):
-            def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
-                journal.append(("told", dict(positions)))
-
-        class Sink(MemorySink):
-            def flush(self) -> Commit:
-                commit = super().flush()
-                journal.append(("landed", dict(commit.positions)))
-                return commit
-
-        self.source, self.sink = Source(some, batch_rows=10), Sink(tables)
-
-    def of(self, kind: str) -> list[Mapping[SourcePartition, Position]]:
-        return [positions for found, positions in self.events if found == kind]
-
-
 def logs(*ends: int) -> list[MemoryLog]:
     return [MemoryLog(partition=number, end_offset=end) for number, end in enumerate(ends)]
 
@@ -147,15 +124,6 @@ def test_signal_stops_and_commits(number: signal.Signals) -> None:
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
 
 
-def test_gaps_are_reported() -> None:
-    """What was pruned between two runs is in the second one's summary."""
-    tables, log = MemoryTables(), MemoryLog(end_offset=10)
-    TaskExecution(MemoryTask([log]), MemorySink(tables)).run()
-    log.start_offset, log.end_offset = 15, 20
-    summary = TaskExecution(MemoryTask([log]), MemorySink(tables)).run()
-    assert [(span.gap_first, span.gap_last, span.first_offset) for span in summary.gaps] == [(10, 14, 15)]
-
-
 def failing(*errors: Exception | None) -> Callable[[], None]:
     """Raises them, call by call."""
     left = iter(errors)
@@ -186,19 +154,6 @@ def test_an_error_ends_the_run_and_stops_the_task(error: Exception, where: str) 
     assert task.is_stopped
 
 
-def test_progress_only_grows_and_ends_complete() -> None:
-    """Progress never goes back, committed never passes read, and the last report says all is done."""
-    reports: list[Progress] = []
-    source = MemoryTask(logs(95, 10), batch_rows=10)
-    TaskExecution(source, MemorySink(MemoryTables()), policy=FlushPolicy(rows=40), progress=reports.append).run()
-    read = [report.records_read for report in reports]
-    committed = [report.records_committed for report in reports]
-    assert read == sorted(read)
-    assert committed == sorted(committed)
-    assert all(done <= seen for done, seen in zip(committed, read, strict=True))
-    assert reports[-1] == Progress(records_read=105, records_committed=105, partitions_finished=2, partitions=2)
-
-
 def test_nothing_spins_while_the_task_is_idle() -> None:
     """Every poll may wait for `poll_s`, and the sink's side sleeps meanwhile: it wakes up for a batch, and at the end.
     The stop that the task may look at during a long wait is the run's."""
@@ -222,41 +177,29 @@ def test_nothing_spins_while_the_task_is_idle() -> None:
     assert clock.now <= 1 + 2 + 1  # looks at the clock: at the start, after each batch, at the end
 
 
-def test_the_source_is_told_of_each_commit_that_landed() -> None:
-    """After each flush with positions, and before the next, the source is told exactly these; an idle flush tells it
-    nothing."""
-    tables, some = MemoryTables(), logs(95, 10)
-    journal = Journal(some, tables)
-    summary = TaskExecution(journal.source, journal.sink, policy=FlushPolicy(rows=40)).run()
-    assert [kind for kind, _ in journal.events] == ["landed", "told"] * 3
-    assert journal.of("told") == journal.of("landed")
-    assert {name: position for told in journal.of("told") for name, position in told.items()} == tables.positions
-    assert summary.positions == tables.positions
-
-    idle = Journal(some, tables)
-    TaskExecution(idle.source, idle.sink).run()
-    assert idle.of("landed") == [{}]
-    assert idle.of("told") == []
-
-
 def test_the_source_is_not_told_of_a_commit_that_failed() -> None:
-    """Another writer comes before the third flush: the source knows of the first two commits and of nothing else. It is
-    stopped."""
-    tables = MemoryTables()
-    journal = Journal(logs(200), tables)
-    other = {journal.source.source_partition: 120}
+    """Another writer comes before the third flush: the source knows of the first two commits, each before the next one,
+    and of nothing else. It is stopped."""
+    tables, told = MemoryTables(), list[Position]()
+
+    class Hearing(MemoryTask):
+        def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
+            assert positions.items() <= tables.positions.items()
+            told.extend(positions.values())
+
+    source = Hearing(logs(200), batch_rows=10)
+    other = {source.source_partition: 120}
 
     def overtake(progress: Progress) -> None:
         if progress.records_committed == 80:
             tables.positions |= other
 
-    run = TaskExecution(journal.source, journal.sink, policy=FlushPolicy(rows=40), progress=overtake)
+    run = TaskExecution(source, MemorySink(tables), policy=FlushPolicy(rows=40), progress=overtake)
     with pytest.raises(ConcurrentCommit):
         run.run()
-    assert [[*told.values()] for told in journal.of("told")] == [[40], [80]]
-    assert journal.of("told") == journal.of("landed")
+    assert told == [40, 80]
     assert run.summary.records_read == 80
-    assert journal.source.is_stopped
+    assert source.is_stopped
 
 
 def test_a_source_that_cannot_take_in_a_commit_does_not_undo_it() -> None:
@@ -355,13 +298,6 @@ def test_lag_is_what_lies_between_position_and_end(first: int, length: int, posi
     end = first + length
     (found,) = lag(LogEnds(first, end), position).records.values()
     assert found == (length if position is None else end - position if position <= end else None)
-
-
-@given(shift=st.integers(0, 50), length=st.integers(0, 50), reached=st.integers(0, 50))
-def test_a_replaced_log_has_the_lag_of_its_own_records(shift: int, length: int, reached: int) -> None:
-    """The sink's positions are larger than Kafka's offsets by the shift: the lag is that of the log there is now."""
-    (found,) = lag(LogEnds(0, length, 4), shift + reached, LogMark(shift, 4)).records.values()
-    assert found == (length - reached if reached <= length else None)
 
 
 @pytest.mark.parametrize(("then", "now", "known"), [(3, 3, 4), (3, 4, None), (None, 4, 4), (3, None, 4)])

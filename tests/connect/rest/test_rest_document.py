@@ -1,20 +1,14 @@
-"""docs/connect-rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``.
-
-Who sends nothing takes no file from the export.
-"""
+"""docs/connect-rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
-import urllib.request
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from servers.connect_worker import connect_worker
-from servers.half_sent import half_sent, with_few_files
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -25,7 +19,6 @@ from acktrail.tables.exported.continuity import ensure_whole
 
 DOCUMENT = Path(__file__).parents[3] / "docs/connect-rest.md"
 WORKER = "http://127.0.0.1:8083"
-FILES = 256
 
 
 def commands() -> list[str]:
@@ -119,49 +112,6 @@ def ends(kafka: KafkaConfig) -> dict[int, int]:
 
     with ShareGroupAdmin(kafka) as admin:
         return {number: log.high_watermark or 0 for number, log in StateTopic(admin).log_offsets().items()}
-
-
-def answered(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return str(answer.read().decode())
-
-
-def test_the_export_goes_on(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """A worker that may open 256 files, and 300 half-sent requests: what is acknowledged
-    meanwhile is exported, whole, nothing fails, and a caller is answered."""
-    config = {
-        "connector.class": "ShareGroupStateSource",
-        "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "sink.tables": str(tmp_path / "tables"),
-        "flush.interval.ms": "100",
-    }
-    settings = {"rest.listener": "127.0.0.1:0", "metrics.listener": "127.0.0.1:0", "lease": "false"}
-    tables, workload = Tables(TablesConfig(uri=str(tmp_path / "tables"))), Workload(kafka)
-    workload.create_topic("half-sent")
-    workload.produce("half-sent", 40)
-    workload.acknowledge("half-sent", "half-sent", 5)
-    with connect_worker(tmp_path / "worker", settings, {"name": "state", "config": config}) as worker:
-        worker.command = with_few_files(FILES, worker.command)
-        worker.start()
-        rest, metrics = (listening(worker, text) for text in ("REST interface at ", "metrics at "))
-        until(lambda: rows(tables))
-        with half_sent(rest.removeprefix("http://"), 300), half_sent(metrics.split("/")[2], 40):
-            for _ in range(2):
-                before = rows(tables)
-                workload.acknowledge("half-sent", "half-sent", 5)
-                until(lambda before=before: rows(tables) > before)
-                status = answered(f"{rest}/connectors/state/status")
-                assert status.count("RUNNING") == 2, status
-            assert "acktrail_build_info" in answered(metrics)
-        assert worker.stop() == 0
-    assert not [line for line in worker.said if "failed" in line or "Too many open files" in line], worker.said
-    ensure_whole(tables)
-
-
-def rows(tables: Tables) -> int:
-    with suppress(Exception):  # not written yet
-        return int(tables.read("state_records").num_rows)
-    return 0
 
 
 def listening(worker: Any, text: str) -> str:

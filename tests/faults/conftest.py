@@ -19,14 +19,12 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from servers.connect_worker import ConnectWorker, connect_worker
 from servers.kafka_proxy import KafkaProxy, kafka_proxy
-from servers.moving_clock import MovingClock, moving_clock
 from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC, check_nothing_lost_or_doubled, create_state_topic
 
 from acktrail.config import TablesConfig
 from acktrail.connect.source_batches import state_source_partition
 from acktrail.embedded import EmbeddedBroker
-from acktrail.errors import DamagedTables
 from acktrail.tables.delta.store import Tables
 
 PARTITIONS: Final = 5
@@ -118,10 +116,7 @@ class Export:
     is_sound: bool = True
 
     def rows(self) -> int:
-        try:
-            snapshot = Tables(self.tables).snapshot("state_records")
-        except DamagedTables:  # a writer whose clock is a year ahead removes commits that are about to be read
-            snapshot = Tables(self.tables).snapshot("state_records")
+        snapshot = Tables(self.tables).snapshot("state_records")
         return 0 if snapshot is None else sum(file.rows or 0 for file in snapshot.files())
 
     def grows(self, by: int = 1) -> None:
@@ -151,7 +146,10 @@ class Export:
             return False
         ids = [snapshot.properties[name] for name in ("cluster_id", "state_topic_id")]
         ends = log_ends(self.broker)
-        return all(snapshot.transaction_version(state_source_partition(*ids, n)) == end for n, end in ends.items())
+        return all(
+            (snapshot.transaction_version(state_source_partition(*ids, number)) or 0) == end
+            for number, end in ends.items()
+        )
 
     def is_complete(self) -> bool:
         """Whether the tables have every record; ``export_ranges`` follows a little later."""
@@ -217,7 +215,7 @@ OpenExport = Callable[..., Export]
 @contextmanager
 def exports(broker: EmbeddedBroker, folder: Path) -> Iterator[OpenExport]:
     """Opens exports that end with the block, into tables of their own unless `tables` are given. Keys of the worker and
-    of the connector can be given, variables, and another connector with the same cluster and tables (`beside`)."""
+    of the connector can be given, and another connector with the same cluster and tables (`beside`)."""
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(kafka_proxy(broker.bootstrap_servers))
 
@@ -226,7 +224,6 @@ def exports(broker: EmbeddedBroker, folder: Path) -> Iterator[OpenExport]:
             *,
             name: str = "worker",
             worker: Mapping[str, object] | None = None,
-            environment: Mapping[str, str] | None = None,
             beside: Mapping[str, Any] | None = None,
             **keys: str,
         ) -> Export:
@@ -247,7 +244,7 @@ def exports(broker: EmbeddedBroker, folder: Path) -> Iterator[OpenExport]:
             if beside:
                 common = {key: value for key, value in config.items() if key.startswith(("kafka.", "sink."))}
                 connectors.append({"name": beside["name"], "config": {**common, **beside["config"]}})
-            running = stack.enter_context(connect_worker(folder / name, own, *connectors, environment=environment))
+            running = stack.enter_context(connect_worker(folder / name, own, *connectors))
             running.start()
             return Export(broker, target, running, network)
 
@@ -262,20 +259,8 @@ def export(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[OpenExport]:
 
 
 @pytest.fixture(scope="module")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> MovingClock | str:
-    """The clock of the long-lived worker, or why it has that of the machine."""
-    try:
-        return moving_clock(tmp_path_factory.mktemp("clock"))
-    except pytest.skip.Exception as reason:
-        return str(reason)
-
-
-@pytest.fixture(scope="module")
-def _long_lived(
-    broker: EmbeddedBroker, clock: MovingClock | str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], Export]]:
+def _long_lived(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Export]]:
     """The export that outlives the faults, another one after a test that failed."""
-    environment = clock.environment if isinstance(clock, MovingClock) else {}
     with contextlib.ExitStack() as stack:
         opened: list[Export] = []
 
@@ -284,7 +269,7 @@ def _long_lived(
                 if opened:
                     opened[-1].worker.kill()
                 folder = tmp_path_factory.mktemp("long-lived")
-                opened.append(stack.enter_context(exports(broker, folder))(environment=environment))
+                opened.append(stack.enter_context(exports(broker, folder))())
             return opened[-1]
 
         yield sound

@@ -1,6 +1,6 @@
 """A worker that dies, a network that breaks and a broker that goes away cost time, never a record: after each fault
-every offset is in one row or in one gap. So it is when records of the state topic vanish, cannot be read or are those
-of another topic, when others maintain the tables, the disk is full or the clock jumps.
+every offset is in one row or in one gap. So it is when records of the state topic cannot be read, when the tables are
+of a newer release, and when the disk is full.
 
 The number of SIGKILLs and of cut connections is small here; a run of all tests makes a hundred of each, and
 ``ACKTRAIL_FAULTS=300`` as many as it says. The seed of a failed run is in its message; ``ACKTRAIL_SEED`` repeats it.
@@ -8,7 +8,6 @@ The number of SIGKILLs and of cut connections is small here; a run of all tests 
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 import random
@@ -24,13 +23,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
-from faults.conftest import PARTITIONS, POISON, Export, OpenExport, exports, good, log_ends, log_starts, writing
+from faults.conftest import PARTITIONS, POISON, Export, OpenExport, exports, good, log_ends, writing
 from servers.kafka_proxy import EVERYTHING
-from servers.moving_clock import MovingClock
 from servers.real_broker import kill, restart
 from servers.small_disk import small_disk
 from servers.workload import until
-from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
+from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
@@ -44,34 +42,6 @@ LONG: Final = 3_600
 """Seconds that hundreds of faults may take on a busy machine."""
 SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom().randrange(2**32)
 FETCH, METADATA, API_VERSIONS = 1, 3, 18
-
-
-def test_records_pruned_meanwhile_are_a_gap(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
-    """The logs are pruned past the positions while the worker is dead, and again and again while it reads."""
-    with writing(broker):  # a partition that was never exported has another reason for its gap
-        until(lambda: len(exported_partitions(running)) == PARTITIONS, what="rows of every partition")
-    with writing(broker), pruned(broker):
-        running.grows()
-        running.worker.kill()
-        positions = log_ends(broker)
-        until(
-            lambda: all(low > positions[n] for n, low in log_starts(broker).items()), what="pruning of what is unread"
-        )
-        running.worker.start()
-        running.grows(50)
-    rows = running.complete()
-    ranges = Tables(running.tables).read("export_ranges").to_pylist()
-    gaps = [row for row in ranges if row["gap_first"] is not None and row["gap_reason"] == "pruned"]
-    counts(rows=rows, gaps=len(gaps), offsets_lost=sum(row["gap_last"] - row["gap_first"] + 1 for row in gaps))
-    assert {row["state_partition"] for row in gaps} == set(range(PARTITIONS))
-
-
-def exported_partitions(export: Export) -> set[int]:
-    """Those with rows."""
-    store = Tables(export.tables)
-    if not store.exists("state_records"):
-        return set()
-    return set(store.read("state_records", columns=["state_partition"])["state_partition"].to_pylist())
 
 
 @contextmanager
@@ -95,6 +65,8 @@ def set_topic(broker: EmbeddedBroker, configs: dict[str, str]) -> None:
 def test_every_kind_of_poison_is_in_quarantine(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
     """Each record that cannot be read is a row with its bytes and a reason, the records around it are decoded, and the
     worker neither stops nor starts again."""
+    with writing(broker):
+        running.grows()
     errors, runs = running.outages(), running.worker.runs
     first = log_ends(broker)[0]
     fill(broker, ((0, *pair) for poison in POISON for pair in (good(1), poison, good(2))))
@@ -111,53 +83,6 @@ def test_every_kind_of_poison_is_in_quarantine(running: Export, broker: Embedded
     assert {row["decode_status"] for row in (*stored[::3], *stored[2::3])} == {"decoded"}
     assert (running.outages(), running.worker.runs) == (errors, runs)
     counts(rows=rows, kinds=len(POISON))
-
-
-def test_two_incarnations_are_never_mixed(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
-    """The state topic is deleted and made again under a running worker, with more records than it had: the worker stops
-    and says why, also when it is started again, and its tables have records of the first topic only, without a hole."""
-    running.complete()
-    fill(broker, ((n % PARTITIONS, *good(n)) for n in range(500)))
-    before = {(r.state_partition, r.offset): (r.key, r.value) for r in read_all(broker)}
-    recreate(broker)
-    fill(broker, ((n % PARTITIONS, b"another", b"topic") for n in range(2 * len(before))))
-    for _ in range(2):
-        assert running.worker.wait() == 1
-        assert any("recreated" in line or "has id" in line for line in running.worker.said[-1:])
-        stored = {
-            (row["state_partition"], row["offset"]): (row["key"], row["value"])
-            for row in Tables(running.tables).read("state_records").to_pylist()
-        }
-        assert not any(key == b"another" for key, _ in stored.values())
-        assert {address: pair for address, pair in stored.items() if address in before}.items() <= before.items()
-        for partition in range(PARTITIONS):
-            offsets = sorted(at for number, at in stored if number == partition and (number, at) in before)
-            assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
-        running.worker.start()
-    running.worker.kill()
-    running.is_sound = False  # there is nothing that it could read any more
-    counts(rows=len(stored), of_the_first_topic=len(before))
-
-
-def recreate(broker: EmbeddedBroker) -> None:
-    """The topic's successor has its name and another id."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.delete_topics([STATE_TOPIC])[STATE_TOPIC].result(30)
-    create_state_topic(broker, PARTITIONS)
-    until(lambda: STATE_TOPIC in admin.list_topics(timeout=30).topics, what="the new state topic")
-
-
-def test_others_maintain_the_table(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
-    """OPTIMIZE, a checkpoint and a vacuum by somebody else in between do not disturb the export."""
-    runs, outages = running.worker.runs, running.outages()
-    with writing(broker):
-        for _ in range(3):
-            running.grows()
-            table = DeltaTable(f"{running.tables.uri}/state_records")
-            table.optimize.compact()
-            table.create_checkpoint()
-            table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    counts(rows=running.complete(), restarts=running.worker.runs - runs, outages=running.outages()[0] - outages[0])
 
 
 def test_a_table_of_a_newer_release(running: Export, broker: EmbeddedBroker, counts: Any, tmp_path: Path) -> None:
@@ -213,27 +138,6 @@ def test_the_disk_is_full(tmp_path: Path, counts: Any) -> None:
     assert any("the storage is full" in line for line in running.worker.said)
 
 
-def test_the_clock_jumps(running: Export, broker: EmbeddedBroker, clock: MovingClock | str, counts: Any) -> None:
-    """Hours forward and back are no event: commits come as often as before, the lease stays, no line is said, and only
-    `exported_at` shows what the clock did."""
-    if isinstance(clock, str):
-        pytest.skip(clock)
-    said, runs = len(running.worker.said), running.worker.runs
-    jumps = (5.0, -10.0, 24.0 * 400, 0.0)
-    with writing(broker):
-        for hours in jumps:
-            running.grows()
-            clock.move(hours)
-            running.grows(50)
-    rows = running.complete()
-    counts(rows=rows, jumps=len(jumps))
-    assert (running.worker.said[said:], running.worker.runs) == ([], runs)
-    now = dt.datetime.now(dt.UTC)
-    instants = Tables(running.tables).read("export_ranges", columns=["exported_at"])["exported_at"].to_pylist()
-    assert min(instants) < now - dt.timedelta(hours=9)
-    assert max(instants) > now + dt.timedelta(days=390)
-
-
 @pytest.mark.timeout(LONG)
 def test_killed_at_random_moments(
     running: Export, broker: EmbeddedBroker, how_many: Callable[[int], int], counts: Any
@@ -275,22 +179,6 @@ def test_the_network_is_cut_in_mid_response(
     cuts = running.network.spoiled.total() - spoiled
     counts(seed=SEED, cuts=cuts, rows=running.complete())
     assert cuts >= wanted
-    assert running.outages() == outages
-
-
-def test_connections_fall_silent(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
-    """Records never come, and nothing ends the connections: the client gives them up by itself."""
-    outages = running.outages()
-    with writing(broker, rate=100):
-        running.grows()
-        running.network.silenced.add(FETCH)
-        before = running.network.spoiled.total()
-        until(
-            lambda: running.network.spoiled.total() >= before + 2, what="a second request after one without a response"
-        )
-        running.network.silenced.clear()
-        running.grows()
-    counts(rows=running.complete(), swallowed=running.network.spoiled.total() - before)
     assert running.outages() == outages
 
 

@@ -77,10 +77,9 @@ def connect_worker(
     folder: Path,
     worker: Mapping[str, object],
     *connectors: Mapping[str, object],
-    environment: Mapping[str, str] | None = None,
 ) -> Iterator[ConnectWorker]:
     """A worker with this configuration and these connectors (a name and a configuration each), not started yet; it
-    ends with the block. `environment`: variables that it has besides those of this process."""
+    ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f'"{key}" = {json.dumps(value)}\n' for key, value in worker.items()]
     # Keys with dots are quoted: TOML would make tables of them, which mean the same.
@@ -90,7 +89,7 @@ def connect_worker(
         files.append(folder / f"connector-{number}.json")
         files[-1].write_text(json.dumps(connector))
     command = [sys.executable, "-m", "acktrail.cli.main", "connect", "standalone", str(folder / "worker.toml")]
-    running = ConnectWorker(folder=folder, command=[*command, *map(str, files)], environment=environment or {})
+    running = ConnectWorker(folder=folder, command=[*command, *map(str, files)], environment={})
     try:
         yield running
     finally:

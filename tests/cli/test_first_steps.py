@@ -91,13 +91,10 @@ def test_completion_of_commands(tmp_path: Path) -> None:
     ("arguments", "missing"),
     [
         (("groups", "list", "--bootstrap-server", "127.0.0.1:1"), "kafka"),
-        (("run", "export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
         (("doctor", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
         (("change", "list", "--tables", "TABLES"), "tables"),
-        (("record", "show", "g", "t", "0", "1", "--tables", "TABLES"), "tables"),
         (("dashboard", "report", "--out", "TABLES", "--tables", "TABLES"), "tables"),
         (("run", "reconcile", "--tables", "TABLES"), "tables"),
-        (("run", "validate", "--tables", "TABLES"), "tables"),
         *([(("demo", "--out", "TABLES"), "kafka")] if is_there("acktrail_demo:demo") else []),
     ],
 )

@@ -7,12 +7,11 @@ import io
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from drivers.command_line import run
 from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail import plain_tables
@@ -20,7 +19,7 @@ from acktrail.cli import progress
 from acktrail.cli.commands.export import _shown
 from acktrail.cli.main import _run
 from acktrail.cli.progress import interruptible
-from acktrail.connect.activity import doing, listening
+from acktrail.connect.activity import doing
 from acktrail.connect.runtime.task_execution import Progress
 
 
@@ -140,21 +139,6 @@ def test_reconcile_validate_and_verify_say_what_they_do(world: World, terminal: 
             assert _run([*command.split(), "--tables", world.config.uri]) == 0, terminal.getvalue()
         assert step in terminal.getvalue()
         assert terminal.screen[0].startswith(result), terminal.screen
-
-
-def test_activity_reaches_its_listener_alone(
-    capsys: pytest.CaptureFixture[str], world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a terminal, and before a line is due, nothing but the result is printed."""
-    monkeypatch.setattr(plain_tables, "_PLAIN_S", float("inf"))
-    done = run(capsys, "run", "reconcile", "--tables", world.config.uri)
-    assert (done.code, done.stderr) == (0, "")
-    heard: list[str] = []
-    listener: Callable[[str], None] = heard.append
-    with listening(listener):
-        doing("one")
-    doing("two")
-    assert heard == ["one"]
 
 
 @pytest.mark.parametrize(("gateway", "is_shown"), [(None, True), ("1", False)])

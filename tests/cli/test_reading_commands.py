@@ -10,7 +10,7 @@ import pytest
 from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
+from jobs.world import World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
 from acktrail.model.records import StateRecord, Tombstone
@@ -123,35 +123,3 @@ def test_an_update_without_its_snapshot(
         told = json.loads(run(capsys, *command.split(), "--tables", world.config.uri, "--json").stdout)
         assert not told["completeness"]["is_complete"]
         assert "Not known:" in run(capsys, *command.split(), "--tables", world.config.uri).stdout
-
-
-def test_a_damaged_key_is_one_doubt_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A record that names no share partition may be about each one of its state partition: `state`, `record`, `rates`
-    and the history call them not known, until each one's next snapshot."""
-    world = World(tmp_path / "tables", state_partitions=1)
-    world.write(
-        snapshot(KEY, snapshot_epoch=0), snapshot(OTHER, snapshot_epoch=0), update(KEY, 0, 0, (batch(5, 5, 2, 1),))
-    )
-    world.write_bytes(0, *UNNAMED)
-    world.write(snapshot(OTHER, 2))
-    world.observe("r1")
-    build(world.tables)
-    told = {
-        state["partition"]: (state["completeness"], state["completeness_reason"]) for state in answers(world, capsys)
-    }
-    assert told[0][0] == "unreadable"
-    assert "the record at offset 3 of state partition 0 names no share partition" in told[0][1]
-    assert told[1] == ("complete", None)
-    place = ("--tables", world.config.uri, "--json")
-    before = json.loads(run(capsys, "record", "state", "--at", str(WRITTEN_MS + 2), *place).stdout.splitlines()[0])
-    assert (before["partition"], before["completeness"]) == (0, "complete")
-    (life,) = json.loads(run(capsys, "record", "show", "g", "orders", "0", "5", *place).stdout)["lives"]
-    assert [each["standing"] for each in life["intervals"]][-2:] == ["recorded", "unknown"]
-    assert life["intervals"][-1]["since"]["offset"] == 3
-    (rate,) = json.loads(run(capsys, "record", "rates", "g", *place).stdout)["rates"]
-    assert (rate["counts"]["acknowledged"], rate["at_least"]) == (1, True)
-    rows = world.rows("delivery_history")
-    assert {(row["partition"], row["standing"]) for row in rows if row["record_offset"] == 3} == {
-        (0, "unknown"),
-        (1, "unknown"),
-    }

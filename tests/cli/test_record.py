@@ -52,26 +52,6 @@ def asked(world: World, capsys: pytest.CaptureFixture[str], *arguments: str | in
     return run(capsys, "record", *map(str, arguments), "--tables", world.config.uri, *options)
 
 
-def test_every_change_with_the_record_that_shows_it(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """States, counts and addresses of state records, oldest first, and what is not known."""
-    found = asked(world, capsys, "show", "fraud", "payments", 0, 5).answer
-    (life,) = found["lives"]
-    told = [(i["standing"], i["delivery_state"], i["delivery_count"], i["ended_by"]) for i in life["intervals"]]
-    assert told == [
-        ("absent", None, None, "started"),
-        ("unrecorded", None, None, "changed"),
-        ("recorded", "available", 1, "changed"),
-        ("recorded", "archived", 2, "passed"),
-        ("below_start", None, None, None),
-    ]
-    rows = {(r["state_partition"], r["offset"]): r for r in world.rows("state_records")}
-    for interval in life["intervals"][1:]:
-        shown = rows[interval["since"]["state_partition"], interval["since"]["offset"]]
-        assert (shown["group_id"], shown["timestamp_ms"]) == ("fraud", interval["since"]["timestamp"])
-    assert [blank["reason"] for blank in life["not_known"]] == ["deliveries"]
-    assert (life["topic"], life["topic_id"], found["is_current"]) == ("payments", topic_id(2), True)
-
-
 def test_what_a_person_reads(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """The conclusion first; then the changes; then what is not known. Names cannot steer the terminal."""
     done = asked(world, capsys, "show", "fraud", "payments", 0, 5, as_json=False)
@@ -141,18 +121,6 @@ def test_an_offset_that_is_none(world: World, capsys: pytest.CaptureFixture[str]
     """Refused before anything is read, exit code 2."""
     done = run(capsys, "record", "show", "fraud", "payments", "0", "--tables", world.config.uri, "--", offset)
     assert done.code == 2
-
-
-def test_poison_records(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where, how often delivered, when, and the state record that shows it; oldest first."""
-    found = asked(world, capsys, "archived", "fraud").answer["archived"]
-    told = [(r["topic"], r["partition"], r["first_offset"], r["last_offset"], r["delivery_count"]) for r in found]
-    assert told == [("payments", 0, 5, 5, 2), ("payments", 1, 0, 0, 5)]
-    assert [(r["since"]["offset"], r["since"]["timestamp"]) for r in found] == [
-        (3, WRITTEN_MS + 3),
-        (4, WRITTEN_MS + 4),
-    ]
-    assert {r["is_dated"] for r in found} == {True}
 
 
 def test_a_record_that_is_archived_again_is_one_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,20 +87,6 @@ def test_a_damaged_table_is_named_and_the_rest_is_shown(root: Path, table: str) 
         assert "fraud-scoring" in answers[0][1]
 
 
-def test_a_column_of_another_type_is_named(root: Path) -> None:
-    """A table of another release, whose column has another type."""
-    from deltalake import write_deltalake
-
-    shutil.rmtree(root / "queue_statuses")
-    rows = pa.table({name: ["x"] for name in TABLES["queue_statuses"].names})
-    write_deltalake(str(root / "queue_statuses"), rows)
-    with served(root) as url:
-        status, text = get(url, "")
-
-    assert status == 503
-    assert "queue_statuses" in text
-
-
 def test_the_next_reconciliation_is_shown_at_the_next_visit(root: Path) -> None:
     """What was read is kept until a commit, and no longer."""
     tables = Tables(TablesConfig(uri=str(root)))

@@ -52,29 +52,6 @@ def validated(world: HealthTables, run_id: str, *, breaks: tuple[str, ...] = (),
     world.tables.append("quality_results", [{**row, "evaluated_at": world.now} for row in rows])
 
 
-def test_each_change_of_a_group_is_one_message(world: HealthTables) -> None:
-    """Well, then stuck for two runs, then of an unknown status, then well: two messages, the first with reason and
-    advice. An unknown status is no news."""
-    steps = [("ok", []), ("stuck", ["stuck"]), ("stuck", []), ("state_unknown", []), ("idle", [WELL]), ("ok", [])]
-    for number, (status, states) in enumerate(steps):
-        run_id = f"run-{number}"
-        queues = [world.queue("g", status), world.queue("g", "ok")]
-        world.reconciled(queues, run_id=run_id, minutes=60 - number)
-        assert sent(world, run_id) == [("status", "g", state) for state in states], number
-    (first, _) = kept(world)
-    assert first["title"] == "Group g: stuck"
-    assert first["text"] == f"orders:0: it is stuck. What to do: {STATUS_TABLE[QueueStatus.STUCK].advice}."
-
-
-def test_a_group_that_is_gone_is_said_once(world: HealthTables) -> None:
-    """A group in trouble without share partitions is gone, also when no group is left."""
-    world.reconciled([world.queue("g", "stuck")], run_id="r1", minutes=9)
-    assert sent(world, "r1") == [("status", "g", "stuck")]
-    for run_id in ("r2", "r3"):
-        world.reconciled([], run_id=run_id, minutes=8 - int(run_id[1]))
-        assert sent(world, run_id) == ([("status", "g", WELL)] if run_id == "r2" else [])
-
-
 def test_the_gate_is_said_when_its_rules_change(world: HealthTables) -> None:
     """Other critical rules, and none, are changes; the same ones and warnings are not."""
     for run_id, breaks, severity, said in [

@@ -92,26 +92,6 @@ def test_every_finding_is_on_one_page_the_worst_first(found: list[tuple[str, str
     assert ranks == sorted(ranks)
 
 
-def test_findings_are_filtered_by_what_the_address_says() -> None:
-    """Rule, severity, group and first sighting narrow the list together; a count says how many another severity or rule
-    would give."""
-    old = AT - timedelta(days=2)
-    found = [
-        finding(1),
-        finding(2, severity="info"),
-        finding(3, rule="unknown", first_seen_at=old),
-        finding(4, group_id="'; drop table findings"),
-    ]
-    assert [line.subject for line in page_of(found, rule="unknown").rows] == ["s0003"]
-    assert [line.subject for line in page_of(found, severity="info").rows] == ["s0002"]
-    assert page_of(found, severity="info").severities == {"critical": 3, "info": 1}
-    assert [line.subject for line in page_of(found, group_id="'; drop table findings").rows] == ["s0004"]
-    assert page_of(found, first_seen=AT - timedelta(hours=1)).part.total == 3
-    assert page_of(found, rule="unknown", first_seen=AT - timedelta(hours=1)).part.total == 0
-    (line,) = page_of(found, rule="unknown").rows
-    assert (line.topic, line.is_open) == ("orders", True)
-
-
 def test_without_a_newest_run_every_finding_is_shown_as_of_unknown_standing() -> None:
     """Nothing is called open or gone where that is not known; which run is the newest comes from either table."""
     page = finding_page(rows("findings", [finding(1)]), FindingFilter(), runs=OpenRuns(None, {}), topics={})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from samples.dump_lines import dump_line
+from samples.dump_lines import write_dump
 
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
@@ -19,18 +19,12 @@ KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AAECAwQFBgcICQoLD
 def dump(file: Path, encode: Callable[[Any], tuple[bytes, bytes | None]] | None, log: Sequence[RecordAt[Any]]) -> Path:
     """A dump of `log` as a dialect encodes it; a record's timestamp is ten times its offset."""
     assert encode is not None
-    with file.open("w", encoding="utf-8") as lines:
-        for placed in log:
-            key, value = encode(placed.record)
-            raw = RawRecord(
-                state_partition=placed.partition,
-                offset=placed.offset,
-                timestamp_ms=10 * placed.offset,
-                key=key,
-                value=value,
-            )
-            lines.write(dump_line(raw) + "\n")
-    return file
+    found = []
+    for placed in log:
+        place = {"state_partition": placed.partition, "offset": placed.offset, "timestamp_ms": 10 * placed.offset}
+        key, value = encode(placed.record)
+        found.append(RawRecord(**place, key=key, value=value))
+    return write_dump(found, file)
 
 
 def as_log(records: Sequence[Any]) -> list[RecordAt[Any]]:

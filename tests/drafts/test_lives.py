@@ -7,7 +7,7 @@ import random
 from operator import itemgetter
 
 import pytest
-from drafts.draft_lives import GROUPS, LIVES, RETENTION_MS, CheckpointWalk, ControlWalk, told, windows
+from drafts.draft_lives import LIVES, RETENTION_MS, CheckpointWalk, ControlWalk, told, windows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ from acktrail.model.records import Tombstone
 from acktrail.model.replay import Policy
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_logs import replay_back_chains, replay_checkpoint_log, replay_control_log
-from acktrail_drafts.draft_records import ControlCheckpoint, DeltaTombstone, Rule, draft_state_json
+from acktrail_drafts.draft_records import DeltaTombstone, Rule, draft_state_json
 from acktrail_simulation.drafts.compaction import LogCompaction
 from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets, cleaning, missing_records
 from acktrail_simulation.drafts.record_encoders import encode_in
@@ -115,18 +115,6 @@ def test_an_old_share_snapshot_file_is_enough(seed: int, steps: int) -> None:
         assert {group: found.state for group, found in chains.items()} == leader.states
         assert {found.broken for found in chains.values()} <= {None}
         assert all(len(found.offsets) <= leader.deltas_per_checkpoint + 1 for found in chains.values())
-
-
-def test_checkpoints_bound_what_is_read() -> None:
-    """R000-55: no more deltas than asked for lie between two checkpoints, and epochs count checkpoints from 1."""
-    life = ControlWalk(random.Random(3), without="clean leave succeed").live(150)
-    for group in GROUPS:
-        own = [placed.record for placed in life.leader.log.records if placed.record.group_id == group]
-        kinds = "".join("C" if isinstance(record, ControlCheckpoint) else "d" for record in own)
-        assert "dddd" not in kinds
-        assert "ddd" in kinds
-        epochs = [record.checkpoint_epoch for record in own if isinstance(record, ControlCheckpoint)]
-        assert epochs == list(range(1, len(epochs) + 1))
 
 
 @given(seeds, lengths, ranges)

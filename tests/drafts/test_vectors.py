@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +28,6 @@ from acktrail_drafts.draft_records import (
     ControlRecord,
     Delta,
     DeltaTombstone,
-    DraftSnapshot,
     Rule,
     window_violations,
 )
@@ -43,7 +41,6 @@ from acktrail_simulation.drafts.control_log_cleaner import (
     missing_records,
 )
 from acktrail_simulation.drafts.document_json import read_checkpoint_record
-from acktrail_simulation.drafts.fencing import initialising_snapshot, is_fenced
 from acktrail_simulation.drafts.record_encoders import encode_in
 from acktrail_simulation.messages.batch_json import read_batches
 
@@ -247,19 +244,6 @@ def test_chains_do_not_cross_groups() -> None:
     broken = [replay_back_chains(log, {G1: head})[G1].broken for head in (6, 7)]
     assert broken == ["5 belongs to another group", "7 missing"]
     assert head_index(log) == {"G2": 5, "G1": 6}
-
-
-@pytest.mark.parametrize("case", vector("DV-state-epoch-fencing")["cases"], ids=str)
-def test_fencing(case: dict[str, Any]) -> None:
-    """R002-58: an older state epoch is refused, an equal or newer one passes; an initialise starts afresh."""
-    assert is_fenced(case["recorded"], case["request"]) == (case["error"] == "FENCED_STATE_EPOCH")
-    if "then" in case:
-        own: dict[str, Any] = {"key": KEY, "batches": batches([[121, 130, 2, 1]]), "start_offset": 120}
-        before = DraftSnapshot(state_epoch=case["recorded"], snapshot_epoch=4, **own)
-        after = initialising_snapshot(KEY, before, state_epoch=case["request"], start_offset=7)
-        changed = replace(before, state_epoch=case["request"], snapshot_epoch=5, start_offset=7, batches=())
-        assert after == changed
-        assert initialising_snapshot(KEY, None, state_epoch=0, start_offset=None).snapshot_epoch == 0
 
 
 OLD_NAMES = {"spso_le_speo": "start_le_end"}

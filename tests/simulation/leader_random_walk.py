@@ -199,7 +199,7 @@ class SimulatedLeader(LedPartition):
 
     def acknowledge(self, member_id: str, *said: AcknowledgementBatch) -> ErrorCode:
         """A member acknowledges, as a broker lets it."""
-        if not said or not are_well_formed(said, renewing=True) or any(map(self._is_unknown, said)):
+        if not said or not are_well_formed(said) or any(map(self._is_unknown, said)):
             return ErrorCode.INVALID_REQUEST
         start = self.leader.cache.start_offset
         error = self.leader.acknowledge(member_id, said)

@@ -110,21 +110,6 @@ def test_what_is_refused_changes_nothing(
         assert (found.memory, found.log.end_offset) == (before, end)
 
 
-@given(st.lists(requests().filter(lambda request: isinstance(request, StateWrite)), max_size=6), limits)
-def test_a_fenced_writer_changes_nothing_that_is_read(writes: list[StateWrite], limit: int) -> None:
-    """R002-58: once a newer leader has read, or the group has begun afresh, the state that is read stays what it is,
-    whatever the older writer sends."""
-    newer_leader, newer_group = started(limit=limit), started(limit=limit)
-    newer_leader.answer(StateRead(key=KEY, leader_epoch=7))
-    newer_group.answer(StateInitialize(key=KEY, state_epoch=7, start_offset=9))
-    for found, leader_epoch in ((newer_leader, 7), (newer_group, 0)):
-        read = found.answer(StateRead(key=KEY, leader_epoch=leader_epoch))
-        for older in writes:
-            answer = found.answer(replace(older, key=KEY, leader_epoch=min(older.leader_epoch or 0, 3), state_epoch=3))
-            assert answer.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
-            assert found.answer(StateRead(key=KEY, leader_epoch=leader_epoch)) == read
-
-
 ONE = StateBatch(first_offset=4, last_offset=6, delivery_state=2, delivery_count=1)
 
 

@@ -1,8 +1,8 @@
-"""ShareFetch and ShareAcknowledge as a real broker answers them: what a session asks for, and who leads."""
+"""ShareFetch and ShareAcknowledge as a real broker answers them: sessions, amounts, errors, leaders."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -27,8 +27,9 @@ from acktrail_simulation.messages.share_messages import (
 
 pytestmark = pytest.mark.broker
 
+STRANGE = TopicId("IDEiMyRFJmcoiSqrLM0u7w")
 Said = dict[int, AcknowledgementBatch]
-"""By partition."""
+"""By partition; 9 is not there, and -1 stands for a topic that is not there."""
 
 
 def said(first: int, last: int, *types: int) -> AcknowledgementBatch:
@@ -43,6 +44,7 @@ class Member:
     kafka: KafkaConfig
     group_id: GroupId
     topic_id: TopicId
+    name: str = "m"
     epoch: int = 0
     answer: dict[str, Any] = field(default_factory=dict)
 
@@ -50,16 +52,21 @@ class Member:
         self.connection = MemberConnection(self.kafka.bootstrap_servers)
 
     def fetch(
-        self, *partitions: int, acks: Said | None = None, forgotten: int | None = None, **more: Any
+        self,
+        *partitions: int,
+        acks: Said | None = None,
+        epoch: int | None = None,
+        forgotten: int | None = None,
+        **more: Any,
     ) -> dict[int, dict[str, Any]]:
-        acks = acks or {}
+        acks, self.epoch = acks or {}, self.epoch if epoch is None else epoch
         wanted = tuple(
             AskedPartition(at=self._at(n), acknowledgements=(acks[n],) if n in acks else ())
             for n in dict.fromkeys((*partitions, *acks))
         )
         request = ShareFetch(
             group_id=self.group_id,
-            member_id="m",
+            member_id=self.name,
             session_epoch=self.epoch,
             partitions=wanted,
             forgotten=() if forgotten is None else (self._at(forgotten),),
@@ -67,9 +74,12 @@ class Member:
         )
         return self._told(self.connection.fetch(request_fields(request)))
 
-    def acknowledge(self, acks: Said) -> dict[int, dict[str, Any]]:
-        given = tuple(AskedPartition(at=self._at(n), acknowledgements=(each,)) for n, each in acks.items())
-        request = ShareAcknowledge(group_id=self.group_id, member_id="m", session_epoch=self.epoch, partitions=given)
+    def acknowledge(self, acks: Said | None = None, epoch: int | None = None) -> dict[int, dict[str, Any]]:
+        self.epoch = self.epoch if epoch is None else epoch
+        given = tuple(AskedPartition(at=self._at(n), acknowledgements=(each,)) for n, each in (acks or {}).items())
+        request = ShareAcknowledge(
+            group_id=self.group_id, member_id=self.name, session_epoch=self.epoch, partitions=given
+        )
         return self._told(self.connection.acknowledge(request_fields(request)))
 
     def offsets(self, *partitions: int, **more: Any) -> list[tuple[int, int, int, int]]:
@@ -86,12 +96,12 @@ class Member:
         return {ErrorCode(code).name for code in (self.answer["ErrorCode"], *codes)} - {"NONE"}
 
     def _at(self, number: int) -> TopicIdPartition:
-        return TopicIdPartition(topic_id=self.topic_id, partition=number)
+        return TopicIdPartition(topic_id=self.topic_id if number >= 0 else STRANGE, partition=abs(number))
 
     def _told(self, answer: dict[str, Any]) -> dict[int, dict[str, Any]]:
         self.answer = answer
         if not answer["ErrorCode"]:
-            self.epoch = next_session_epoch(self.epoch)
+            self.epoch = max(0, next_session_epoch(self.epoch))
         return {row["PartitionIndex"]: row for topic in answer["Responses"] for row in topic["Partitions"]}
 
 
@@ -103,20 +113,48 @@ def member_of(kafka: KafkaConfig, topic: str) -> Member:
     return Member(kafka=kafka, group_id=GroupId(topic), topic_id=TopicId(described.topic_id or ""))
 
 
-def test_what_a_session_asks_for(kafka: KafkaConfig, workload: Workload) -> None:
-    """R002-61, R002-63, R002-64, R002-67, R002-70: acknowledgements ride along; with no records or no bytes asked for
-    they are all that happens. A forgotten partition is fetched no more, and what is held of it can be acknowledged. An
-    answer leaves out partitions of which there is nothing to say."""
+@pytest.fixture
+def member(kafka: KafkaConfig, workload: Workload) -> Member:
+    """One that holds ten records of each partition."""
     topic, left = f"fetched-{uuid4().hex[:8]}", {0, 1}
     workload.create_topic(topic, 2)
-    member = member_of(kafka, topic)
+    found = member_of(kafka, topic)
     for partition in (0, 1):
         workload.produce(topic, 10, partition)
     while left:  # each leader loads at its first fetch
-        left -= {found[0] for found in member.offsets(*left)}
+        left -= {got[0] for got in found.offsets(*left)}
+    return found
+
+
+def test_epochs_of_a_session(member: Member) -> None:
+    """R002-56, R002-57, R002-62: 0 opens a session and cannot acknowledge, -1 closes it, else the epoch is the one
+    after the last; after the highest comes 1. What is refused changes nothing."""
+    last, stranger = member.epoch, replace(member, name="stranger")
+    for asks, ask, epoch, error in (
+        (member, Member.fetch, 9, "INVALID_SHARE_SESSION_EPOCH"),
+        (member, Member.acknowledge, 0, "INVALID_SHARE_SESSION_EPOCH"),
+        (stranger, Member.fetch, 1, "SHARE_SESSION_NOT_FOUND"),
+        (stranger, Member.acknowledge, -1, "SHARE_SESSION_NOT_FOUND"),
+    ):
+        ask(asks, epoch=epoch)
+        assert asks.errors == {error}
+    assert member.fetch(epoch=last) == {}
+    told = member.fetch(acks={0: said(0, 9)}, epoch=-1)
+    assert (member.errors, told[0]["AcquiredRecords"]) == (set(), [])
+    member.fetch(epoch=2)
+    assert member.errors == {"SHARE_SESSION_NOT_FOUND"}
+    member.fetch(acks={0: said(0, 9)}, epoch=0)
+    assert member.errors == {"INVALID_REQUEST"}
+    assert [next_session_epoch(each) for each in (-1, 0, 1, 2**31 - 1)] == [-1, 1, 2, 1]
+
+
+def test_what_a_session_asks_for(member: Member, workload: Workload) -> None:
+    """R002-61, R002-63, R002-64, R002-67, R002-70: acknowledgements ride along; with no records or no bytes asked for
+    they are all that happens. A forgotten partition is fetched no more, and what is held of it can be acknowledged. An
+    answer leaves out partitions of which there is nothing to say."""
     assert member.fetch() == {}
     for partition in (0, 1):
-        workload.produce(topic, 3, partition)
+        workload.produce(member.group_id, 3, partition)
     for number, nothing in enumerate(({"max_bytes": 0}, {"max_records": 0})):
         told = member.fetch(acks={0: said(number, number)}, **nothing)
         assert ([*told], told[0]["AcknowledgeErrorCode"], told[0]["AcquiredRecords"]) == ([0], 0, [])
@@ -125,6 +163,28 @@ def test_what_a_session_asks_for(kafka: KafkaConfig, workload: Workload) -> None
     assert member.fetch() == {}
     got = until(lambda: member.offsets(0), what="the partition that is asked for again")
     assert {found[:2] for found in got} <= {(0, 2), (0, 10)}
+
+
+def test_errors_of_what_is_asked(member: Member) -> None:
+    """R002-55, R002-59, R002-60, R002-66, R002-68: each is told where it belongs. A group or a topic without READ is in
+    `tests/kafka/test_rights.py`, epochs and leaders are here; what disks cause nothing can cause from outside. A
+    topic id that no topic has makes Kafka 4.3 fail the whole request; 4.4 answers UNKNOWN_TOPIC_ID. Who renews locks
+    must say so, and gets no records."""
+    other = replace(member, name="other", epoch=0)
+    other.fetch(0)
+    for asks, acks, error in (
+        (member, {0: said(3, 2)}, "INVALID_REQUEST"),
+        (member, {0: said(0, 9, 4)}, "INVALID_REQUEST"),
+        (other, {0: said(0, 9)}, "INVALID_RECORD_STATE"),
+    ):
+        told = asks.fetch(acks=acks, max_records=0)[min(acks)]
+        assert (asks.errors, ErrorCode(told["AcknowledgeErrorCode"]).name) == ({error}, error)
+    told = member.fetch(acks={0: said(0, 9, 4)}, max_bytes=0, max_records=0, renewing=True)[0]
+    assert (member.errors, told["AcquiredRecords"]) == (set(), [])
+    member.fetch(acks={9: said(0, 0)})
+    assert member.errors == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    member.fetch(acks={-1: said(0, 0)})
+    assert member.errors == {"UNKNOWN_SERVER_ERROR"}
 
 
 @pytest.mark.full

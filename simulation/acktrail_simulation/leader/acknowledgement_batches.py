@@ -32,27 +32,17 @@ class AcknowledgementBatch:
         return AcknowledgeType(self.types[0 if len(self.types) == 1 else offset - self.first_offset])
 
 
-def are_well_formed(
-    batches: Iterable[AcknowledgementBatch], *, renewing: bool = False, highest_type: int = AcknowledgeType.RENEW
-) -> bool:
+def are_well_formed(batches: Iterable[AcknowledgementBatch]) -> bool:
     """Whether a broker accepts them, or refuses them all (INVALID_REQUEST;
     ``KafkaApis.validateAcknowledgementBatches``).
 
-    Batches ascend, with one type or one for each offset, and known types. KIP-932 forbids batches to overlap; a broker
-    accepts one shared offset, and so does this. `renewing`: the request is marked as renewing, without which RENEW is
-    refused.
+    Batches ascend, with one type or one for each offset. KIP-932 forbids batches to overlap; a broker accepts one
+    shared offset, and so does this.
     """
     before = -1
     for batch in batches:
-        if not _is_well_formed(batch, before, AcknowledgeType(highest_type)):
-            return False
-        if AcknowledgeType.RENEW in batch.types and not renewing:
+        in_order = before <= batch.first_offset <= batch.last_offset
+        if not in_order or len(batch.types) not in (1, batch.last_offset - batch.first_offset + 1):
             return False
         before = batch.last_offset
     return True
-
-
-def _is_well_formed(batch: AcknowledgementBatch, before: int, highest: AcknowledgeType) -> bool:
-    in_order = batch.first_offset <= batch.last_offset and batch.first_offset >= before
-    complete = len(batch.types) in (1, batch.last_offset - batch.first_offset + 1)
-    return in_order and complete and all(AcknowledgeType.GAP <= kind <= highest for kind in batch.types)

@@ -1,6 +1,6 @@
 """The two calls of a share group's members, ShareFetch (78) and ShareAcknowledge (79), as values.
 
-Version 1 is Kafka 4.1's, 2 is Kafka 4.2's and later. A record batch stands for its records.
+They have version 2, Kafka 4.2's and later.
 As JSON objects they have Kafka's field names (``ShareFetchRequest.json``, ``ShareAcknowledgeRequest.json``).
 """
 
@@ -12,15 +12,9 @@ from itertools import groupby
 from typing import Any, Final
 
 from acktrail.model.share_partition import GroupId, TopicId
-from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
 from acktrail_simulation.leader.acquisition import AcquireMode
-from acktrail_simulation.leader.partition_log import RecordBatch
 
-INITIAL_EPOCH: Final = 0
-"""Opens a share session."""
-FINAL_EPOCH: Final = -1
-"""Closes it."""
 _HIGHEST_EPOCH: Final = 2**31 - 1
 _MAX_BYTES: Final = 0x7FFF_FFFF
 
@@ -30,7 +24,7 @@ def next_session_epoch(epoch: int) -> int:
     so (Kafka: ``ShareRequestMetadata.nextEpoch``).
     """
     if epoch < 0:
-        return FINAL_EPOCH
+        return -1
     return 1 if epoch == _HIGHEST_EPOCH else epoch + 1
 
 
@@ -52,8 +46,8 @@ class AskedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetch:
-    """What a member asks for. `forgotten` leave its session. `renewing`: the acknowledgements renew locks (version 2);
-    then every amount asked for must be 0. `mode` came with version 2.
+    """What a member asks for. `forgotten` leave its session. `renewing`: the acknowledgements renew locks;
+    then every amount asked for must be 0.
     """
 
     group_id: GroupId | None
@@ -61,7 +55,6 @@ class ShareFetch:
     session_epoch: int
     partitions: tuple[AskedPartition, ...] = ()
     forgotten: tuple[TopicIdPartition, ...] = ()
-    version: int = 2
     max_wait_ms: int = 0
     min_bytes: int = 0
     max_bytes: int = _MAX_BYTES
@@ -69,11 +62,6 @@ class ShareFetch:
     batch_size: int = 500
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     renewing: bool = False
-
-    @property
-    def has_acknowledgements(self) -> bool:
-        """Whether acknowledgements ride along."""
-        return any(partition.acknowledgements for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,28 +72,17 @@ class ShareAcknowledge:
     member_id: str
     session_epoch: int
     partitions: tuple[AskedPartition, ...] = ()
-    version: int = 2
     renewing: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
-    """What a fetch found in one topic partition."""
-
-    at: TopicIdPartition
-    error: ErrorCode = ErrorCode.NONE
-    records: tuple[RecordBatch, ...] = ()
-
-
 def request_fields(request: ShareFetch | ShareAcknowledge) -> dict[str, Any]:
-    """A request as Kafka nests it, with the fields that its version has."""
+    """A request as Kafka nests it."""
     fields: dict[str, Any] = {
         "GroupId": request.group_id,
         "MemberId": request.member_id,
         "ShareSessionEpoch": request.session_epoch,
+        "IsRenewAck": request.renewing,
     }
-    if request.version > 1:
-        fields["IsRenewAck"] = request.renewing
     if isinstance(request, ShareAcknowledge):
         return {**fields, "Topics": _topics(request.partitions)}
     return {
@@ -119,9 +96,7 @@ def request_fields(request: ShareFetch | ShareAcknowledge) -> dict[str, Any]:
 def _amounts(request: ShareFetch) -> dict[str, int]:
     amounts = {"MaxWaitMs": request.max_wait_ms, "MinBytes": request.min_bytes, "MaxBytes": request.max_bytes}
     amounts |= {"MaxRecords": request.max_records, "BatchSize": request.batch_size}
-    if request.version > 1:
-        amounts["ShareAcquireMode"] = int(request.mode)
-    return amounts
+    return {**amounts, "ShareAcquireMode": int(request.mode)}
 
 
 def _topics(partitions: Iterable[AskedPartition]) -> list[dict[str, Any]]:

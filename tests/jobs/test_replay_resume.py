@@ -164,6 +164,10 @@ def lose_a_file(tables: Tables) -> None:
         file.unlink()
 
 
+def cut_off_a_commit(tables: Tables) -> None:
+    max((Path(tables.config.uri) / "replay_memory" / "_delta_log").glob("*.json")).write_text("{")
+
+
 def lose_a_row(tables: Tables) -> None:
     rows = tables.read("replay_memory").sort_by([("group_id", "ascending")])
     tables.replace("replay_memory", rows.slice(1))
@@ -236,6 +240,7 @@ def add_an_earlier_record_and_forget(tables: Tables) -> None:
 
 WRONGED = {
     lose_a_file: "cannot be read",
+    cut_off_a_commit: "cannot be read",
     lose_a_row: "damaged",
     lose: "no replay is saved yet",
     age: "another release",
@@ -248,7 +253,7 @@ WRONGED = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("wrong", WRONGED, ids=lambda deed: deed.__name__)
 def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[Tables], None], tmp_path: Path) -> None:
     """Lost, damaged, or of other records: all is replayed, the reason is given, and it is whole again."""

@@ -83,21 +83,6 @@ def crash(monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> Iterator
             yield
 
 
-def test_rows_and_a_position_of_json_land_together(place: Place) -> None:
-    """What a new sink finds is the position that was committed with the rows, number or object."""
-    sink = place.sink()
-    assert sink.position(PART) is None
-    sink.put(batch(at(2), a=[1, 2]))
-    sink.put(batch(7, OTHER, a=[3]))
-    assert place.sink().position(PART) is None
-    commit = sink.flush()
-    assert commit.rows == {"orders": 3}
-    assert commit.positions == {PART: at(2), OTHER: 7}
-    assert [place.sink().position(each) for each in (PART, OTHER)] == [at(2), 7]
-    assert place.connector().positions("files", []) == {PART: at(2), OTHER: 7}
-    assert DeltaTable(str(place.folder / "orders")).version() == 1  # creation, and one commit
-
-
 @pytest.mark.parametrize("maintained", [False, True])
 def test_a_position_that_was_written_ahead_alone_has_no_effect(
     place: Place, monkeypatch: pytest.MonkeyPatch, maintained: bool
@@ -264,23 +249,6 @@ def test_connectors_do_not_share_positions(place: Place) -> None:
     assert place.connector().positions("a", []) == {SourcePartition("b/c"): 1}
 
 
-def test_dead_letters_land_with_their_position(place: Place) -> None:
-    """Refused rows are dead letters before there is any table, and beside good rows later; a position counts each."""
-    sink = place.sink(dead="dead_letters")
-    bad = all_dead(batch(1, table="../x", a=[1, 2]), "no such name", "dead_letters")
-    sink.put(bad)
-    assert sink.flush().rows == {"dead_letters": 2}
-    sink.put(batch(2, a=[3]))
-    sink.put(all_dead(batch(3, a=["4"]), "wrong type", "dead_letters"))
-    assert sink.flush().rows == {"orders": 1, "dead_letters": 1}
-    assert sorted((row["position"], row["row"], row["reason"]) for row in place.rows("dead_letters")) == [
-        ("1", 0, "no such name"),
-        ("1", 1, "no such name"),
-        ("3", 0, "wrong type"),
-    ]
-    assert place.sink().position(PART) == 3
-
-
 @pytest.mark.parametrize("meanwhile", ["", "moved", "maintained"])
 def test_dead_letters_of_a_crash_are_delivered_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, meanwhile: str
@@ -374,8 +342,8 @@ def test_every_row_that_was_read_is_written_filtered_or_dead(place: Place) -> No
     written, dead = place.rows("orders"), place.rows("dead_letters")
     assert Counter(row["group_id"] for row in written) == dict.fromkeys(("g0", "g1", "g2", "g3"), 6)
     assert len(dead) == 45 - 9 - len(written)
-    assert {(row["source_partition"], row["position"]) for row in dead} == {
-        (PART, f'{{"line": {line}}}') for line in (2, 5, 8)
+    assert {(row["source_partition"], row["position"], row["row"]) for row in dead} == {
+        (PART, f'{{"line": {line}}}', number) for line in (2, 5, 8) for number in range(4)
     }
     assert all("is int64, not string" in row["reason"] for row in dead)
 
@@ -445,7 +413,7 @@ def test_tables_of_connectors_are_kept_small(place: Place) -> None:
 
 @pytest.mark.full
 def test_tables_in_a_bucket_are_found(s3: S3) -> None:
-    """The same on object storage, where folders are only parts of names."""
+    """The same on object storage, where folders are only parts of names; old files go."""
     place = Place(s3.bucket("connectors"))
     sink = place.sink(dead="letters")
     for number in range(3):
@@ -454,5 +422,6 @@ def test_tables_in_a_bucket_are_found(s3: S3) -> None:
     before = place.rows("orders")
     done = place.maintain()
     assert (done["orders"].files, done["orders"].files_after) == (3, 1)
+    assert sum("orders/" in key and key.endswith(".parquet") for key in s3.keys("connectors")) == 1
     assert place.rows("orders") == before
     assert place.sink(dead="letters").position(PART) == {"line": 2}

@@ -25,19 +25,6 @@ COMMITS = 6
 NAME = "reset_executions"
 
 
-def test_statistics_are_kept_of_what_is_sought(tmp_path: Path) -> None:
-    """A state record's file has least and greatest values of its address, and none of its bytes and batches."""
-    batch = {"first_offset": 1, "last_offset": 2, "delivery_state": 2, "delivery_count": 1}
-    row = {"state_partition": 1, "offset": 5, "key": b"k", "value": b"v", "group_id": "g", "batches": [batch]}
-    Tables(TablesConfig(uri=str(tmp_path))).append("state_records", pa.Table.from_pylist([row], schema=STATE_RECORDS))
-    (file,) = (tmp_path / "state_records").glob("*.parquet")
-    group = pq.ParquetFile(file).metadata.row_group(0)
-    columns = [group.column(number) for number in range(group.num_columns)]
-    kept = {column.path_in_schema for column in columns if column.statistics and column.statistics.has_min_max}
-    assert {"state_partition", "offset", "group_id"} <= kept
-    assert not [name for name in kept if name in {"key", "value"} or name.startswith("batches.")]
-
-
 def test_bounds_in_the_log_hold_long_texts(tmp_path: Path) -> None:
     """Texts are cut off in the log, a greatest one upwards. Every row is found by its group id, compacted or not."""
     tables = Tables(TablesConfig(uri=str(tmp_path)))
@@ -66,8 +53,8 @@ def test_bounds_in_the_log_hold_long_texts(tmp_path: Path) -> None:
 
 def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> None:
     """Rows that lie in many pieces of memory are one file, in their order; its row groups are bounded."""
-    piece = pa.Table.from_pylist([{"offset": 1, "batches": []}, {"offset": 2}], schema=STATE_RECORDS)
-    rows = pa.concat_tables([piece] * 40_000)
+    piece = pa.Table.from_pylist([{"offset": 1, "batches": []}, {"offset": 2}] * 100, schema=STATE_RECORDS)
+    rows = pa.concat_tables([piece] * 400)
     index = rows.column_names.index("offset")
     rows = rows.set_column(index, rows.schema.field(index), pa.array(range(80_000)))
     tables = Tables(TablesConfig(uri=str(tmp_path)))
@@ -128,19 +115,10 @@ def two_partitions(tmp_path: Path) -> Tables:
     return found
 
 
-def test_every_record_is_found_by_its_address(two_partitions: Tables) -> None:
-    """The row is the one with this partition and offset; past both ends, and elsewhere, there is none."""
-    for part, offset in ((0, 0), (1, 27), (1, COMMITS * 10 - 1)):
-        row = record_at(two_partitions, part, offset)
-        assert row is not None
-        assert (row["state_partition"], row["offset"], row["value"]) == (part, offset, b"v%d" % offset)
-    assert record_at(two_partitions, 0, COMMITS * 10) is None
-    assert record_at(two_partitions, 2, 5) is None
-
-
 def test_no_other_file_is_opened(two_partitions: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every other data file destroyed the record is still found, and the one that could not be decoded, without a
-    dataset of all files, which takes seconds where they are thousands."""
+    dataset of all files, which takes seconds where they are thousands. Past the end of a log, and elsewhere, there is
+    none."""
     monkeypatch.delattr(TableSnapshot, "dataset")
     snapshot = two_partitions.snapshot("state_records")
     assert snapshot is not None
@@ -152,15 +130,10 @@ def test_no_other_file_is_opened(two_partitions: Tables, monkeypatch: pytest.Mon
     row = record_at(two_partitions, 1, 24)
     assert row is not None
     assert row["value"] == b"v24"
+    assert record_at(two_partitions, 0, COMMITS * 10) is None
+    assert record_at(two_partitions, 2, 5) is None
     (row,) = quarantined_records(two_partitions).to_pylist()
     assert (row["state_partition"], row["offset"], row["decode_error"]) == (0, 23, "too short")
-
-
-def test_a_table_that_was_never_made_has_no_record(tmp_path: Path) -> None:
-    """Nothing was exported: no record, none in quarantine, no commit."""
-    nothing = Tables(TablesConfig(uri=str(tmp_path)))
-    assert record_at(nothing, 0, 0) is None
-    assert quarantined_records(nothing).num_rows == 0
 
 
 def updated(table: DeltaTable) -> None:

@@ -16,13 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import REGION, S3
 from servers.workload import until
-from tables.test_maintenance import Exporter, rows_of
-from tables.test_sink import ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
@@ -39,7 +36,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.export_ranges import EMPTY_COMMIT
-from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 NOBODY = "http://127.0.0.1:9"
@@ -90,37 +86,6 @@ def sink_of(config: TablesConfig) -> DeltaSink:
 def export(sink: DeltaSink, log: MemoryLog, *, flush_rows: int = 20) -> None:
     """All that the log has, from the position of the sink on."""
     TaskExecution(MemoryTask([log], cluster_id="c", batch_rows=10), sink, policy=FlushPolicy(rows=flush_rows)).run()
-
-
-def test_export_lands_on_object_storage(s3: S3) -> None:
-    """An export in several runs is read back whole, with its ranges, from a bucket; no probe stays behind."""
-    tables = Tables(s3.bucket("exported"))
-    log = MemoryLog(pairs=PAIRS)
-    for end_offset in (30, 30, 70):
-        log.end_offset = end_offset
-        export(sink_of(tables.config), log)
-    assert sorted(tables.read("state_records")["offset"].to_pylist()) == list(range(70))
-    assert pc.sum(tables.read("export_ranges")["records_read"]).as_py() == 70
-    snapshot = tables.snapshot("state_records")
-    assert snapshot is not None
-    found = tables.read_files("state_records", [file.path for file in snapshot.files()], columns=["offset"])
-    assert found.num_rows == 70
-    assert any(key.endswith(".parquet") for key in s3.keys("exported"))
-    assert not [key for key in s3.keys("exported") if "probe" in key]
-
-
-@pytest.mark.full
-def test_maintenance_in_a_bucket(s3: S3) -> None:
-    """Files become few, old ones go, and the exporter continues, as in a folder."""
-    config = s3.bucket("maintained")
-    tables, exporter = Tables(config), Exporter(Tables(config), 20, 3)
-    exporter.commit(10)
-    before = rows_of(tables)
-    maintain(config, MaintenancePolicy(vacuum_after_ms=0))
-    assert rows_of(tables).equals(before)
-    assert sum(key.endswith(".parquet") and "_delta_log" not in key for key in s3.keys("maintained")) == 2
-    exporter.commit(1)
-    ensure_accounted(tables)
 
 
 @pytest.mark.full  # tests/tables/test_repairs.py has it in a folder
@@ -175,15 +140,6 @@ def test_a_probe_that_loses_a_response_refuses_no_storage(
     Tables(bucket).append("state_records", rows(1))
     assert s3.proxy.hits
     assert Tables(bucket).read("state_records").num_rows == 1
-
-
-def test_storage_is_probed_once(s3: S3, bucket: TablesConfig) -> None:
-    """The second table under a root costs no second probe."""
-    tables = Tables(bucket)
-    tables.append("state_records", rows(1))
-    s3.ignores_conditions()
-    tables.create("findings")
-    assert tables.exists("findings")
 
 
 @pytest.mark.full
@@ -412,6 +368,7 @@ def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: S3, tables: Ta
     for _ in range(2):
         export(sink, log, flush_rows=2)
     assert stored(config) == list(range(8))
+    assert not [key for key in s3.keys("unknown") if "probe" in key]
 
 
 @pytest.mark.parametrize(

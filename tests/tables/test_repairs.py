@@ -16,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs.replaying import replayed_again, replayed_here
 from jobs.world import World, batch, key_of, snapshot, topic_id, update
-from samples.history_tables import build
 
-from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, state_source_partition
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
@@ -31,12 +29,6 @@ from acktrail.tables.exported.continuity import LostOffsets, cut_range, end_posi
 from acktrail.tables.exported.damage_report import contradictions, find_damage, present_records
 from acktrail_jobs.commands.pipeline_commands import build_history, verify
 
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "a data file is missing": lambda table: [file.unlink() for file in table.glob("*.parquet")],
-    "a data file is cut off": lambda table: [file.write_bytes(b"PAR1") for file in table.glob("*.parquet")],
-    "a commit is cut off": lambda table: max((table / "_delta_log").glob("*.json")).write_text("{"),
-    "the first commit is missing": lambda table: min((table / "_delta_log").glob("*.json")).unlink(),
-}
 _STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5)
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -49,42 +41,6 @@ def world(tmp_path: Path) -> World:
 def _working(world: World, number: int) -> None:
     keys = [key_of(f"g{index}") for index in range(6)]
     world.write(*(update(key, number, 0, (batch(number, number + 3),)) for key in keys))
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path: Path, damage: str) -> None:
-    """``replay_memory`` that cannot be read is built again, and the run reports why; the next one continues from it."""
-    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
-    for number, run_id in enumerate(("r1", "r2", "r3")):
-        _working(world, number)
-        world.observe(run_id)
-        if run_id == "r2":
-            DAMAGES[damage](tmp_path / "tables" / "replay_memory")
-        found = replayed_here(world.tables, run_id)
-        assert found.rows == replayed_again(world.tables, run_id)
-        assert ("cannot be read" in (found.full_replay_reason or "")) == (run_id == "r2")
-    assert found.full_replay_reason is None
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_held_states_do_not_block_the_history(world: World, tmp_path: Path, damage: str) -> None:
-    """``held_states`` that cannot be read are built again: history and states are those of tables never damaged."""
-    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
-    world.export("r1")
-    build(world.tables)
-    shutil.copytree(tmp_path / "tables", tmp_path / "whole")
-    DAMAGES[damage](tmp_path / "tables" / "held_states")
-    _working(world, 1)
-    world.export("r2")
-    build(world.tables)
-
-    whole = World(tmp_path / "whole")
-    shutil.copytree(tmp_path / "tables" / "state_records", tmp_path / "whole" / "state_records", dirs_exist_ok=True)
-    build(whole.tables)
-    for name in ("delivery_history", "held_states"):
-        assert _rows(world, name) == _rows(whole, name)
 
 
 def test_an_older_copy_that_was_restored_is_not_taken_for_the_newer_one(world: World, tmp_path: Path) -> None:
@@ -119,10 +75,6 @@ def _settle(world: World, run: str) -> str | None:
     assert found.rows == replayed_again(world.tables, run)
     build_history(world.config)
     return found.full_replay_reason
-
-
-def _rows(world: World, name: str) -> list[str]:
-    return sorted(str({**row, "chunk": None}) for row in world.rows(name))
 
 
 @given(st.integers(3, 20), st.integers(0, 20), st.booleans(), _STRETCHES)
@@ -175,12 +127,6 @@ def test_every_name_in_the_records_is_known_until_its_state_is_deleted(world: Wo
     world.write(snapshot(key_of("c")))
     world.observe("r3")
     assert known_names(world.tables).groups == {"a", "c"}
-
-
-def test_nothing_is_known_of_tables_that_are_not_there(tmp_path: Path) -> None:
-    """Before the first export no name is asked for."""
-    found = known_names(Tables(TablesConfig(uri=str(tmp_path / "none"))))
-    assert (found.groups, found.topic_ids) == (frozenset(), frozenset())
 
 
 def test_a_repair_without_losses_writes_no_ranges_anew(world: World) -> None:

@@ -19,6 +19,7 @@ from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, files_of, rows_
 from tables.test_sink import ensure_accounted
 
 from acktrail.config import TablesConfig
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
 from acktrail.tables.upkeep.retention import AGED_BY
@@ -104,7 +105,7 @@ def dropped(report: MaintenanceReport) -> dict[str, Counter[str]]:
     return {each.table: Counter(each.days_dropped) for each in report.tables if each.rows_dropped}
 
 
-def build(tables: Tables, data: st.DataObject) -> None:
+def build(tables: Tables, data: st.DataObject) -> Exporter:
     """State records in files of any spans, and observations at any times, some at none; compacted now and then."""
     at = st.integers(FIRST_MS, FIRST_MS + SPAN_MS) | st.integers(FIRST_MS, FIRST_MS + 3)
     paces = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3), label="paces")
@@ -123,15 +124,17 @@ def build(tables: Tables, data: st.DataObject) -> None:
         tables.append(OBSERVATIONS, rows)
         if data.draw(st.booleans(), label="compacted"):
             maintain(tables.config, MaintenancePolicy(small_files=1))
+    return exporter
 
 
 @settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(st.data())
 def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Over any files, by age and by size: what goes is what a look at every row finds, by table and by day; the dry run
-    says the same."""
+    says the same. Ranges name what goes with the reason, positions do not move, and the exporter goes on."""
     tables = Tables(TablesConfig(uri=str(tmp_path_factory.mktemp("tables") / "t")))
-    build(tables, data)
+    exporter = build(tables, data)
+    positions = exporter.positions
     rows = aged_rows(tables)
     age = data.draw(st.none() | st.integers(0, SPAN_MS), label="age")
     edges = st.sampled_from([taken(rows, day) - less for day in days_of(rows) for less in (0, 1)])
@@ -149,6 +152,9 @@ def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFac
     assert dropped(shown) == dropped(done) == {name: own for name, own in days.items() if own}
     kept = Counter((row.table, row.identity) for row in aged_rows(tables))
     assert kept == Counter((row.table, row.identity) for row in rows if row not in gone)
+    assert {row["gap_reason"] for row in tables.read("export_ranges").to_pylist()} <= {None, DROPPED_BY_RETENTION}
+    assert exporter.positions == positions
+    exporter.commit(1)
     ensure_accounted(tables)
 
 

@@ -20,7 +20,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.connect.source_batches import SKIPPED_BY_REQUEST, Position, SourceBatch, SourcePartition
-from acktrail.errors import ConcurrentCommit, DamagedTables, ForeignCluster, InputError
+from acktrail.errors import DamagedTables, ForeignCluster, InputError
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES, TOPICS
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
@@ -207,32 +207,6 @@ def test_crash_between_the_two_commits_is_repaired(tables: Tables, monkeypatch: 
         sink_of(tables, run_id="later").start()
     ensure_accounted(tables)
     assert {row["run_id"] for row in ranges(tables)} == {"run"}
-
-
-def test_two_writers_leave_each_offset_once(tables: Tables) -> None:
-    """A second exporter of the same logs fails; what it put is not there; ranges still cover the records."""
-    log = MemoryLog(pairs=PAIRS, end_offset=6)
-    late = sink_of(Tables(tables.config), run_id="late")
-    late.put(batch_of(task_of(log, late)))
-    export(tables, log)
-    with pytest.raises(ConcurrentCommit):
-        late.flush()
-    assert exported(tables) == [(0, offset) for offset in range(6)]
-    ensure_accounted(tables)
-
-
-def test_writers_of_different_partitions_share_the_tables(tables: Tables) -> None:
-    """Exporters of different partitions at once both land, and no range is missing or double."""
-    sinks = [sink_of(Tables(tables.config), run_id=name) for name in ("a", "b")]
-    logs = [MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (0, 1)]
-    tasks = [task_of(log, sink) for log, sink in zip(logs, sinks, strict=True)]
-    for _ in range(2):
-        for sink, task in zip(sinks, tasks, strict=True):
-            sink.put(batch_of(task))
-        for sink in sinks:
-            sink.flush()
-    assert len(exported(tables)) == 16
-    ensure_accounted(tables)
 
 
 def test_another_cluster_is_refused(tables: Tables) -> None:

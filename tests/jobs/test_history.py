@@ -15,11 +15,10 @@ from drivers.command_line import run
 from jobs.world import WRITTEN_MS, World, Written, key_of, live, snapshot
 
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.executors import InProcess
 from acktrail.format.columns.record_columns import changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import Cause, KnownState, StatusChange
+from acktrail.model.status_changes import KnownState, StatusChange
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.delta.store import Tables
@@ -29,18 +28,14 @@ from acktrail_jobs.commands.pipeline_commands import build_history
 from acktrail_jobs.pipeline import history_run
 
 
-def expected(
-    written: Written, lost: dict[int, range] | None = None
-) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
+def expected(written: Written) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
     """What the model makes of it: all changes, and what is held by state partition."""
     histories: dict[int, History] = {}
     changes: list[StatusChange] = []
     for (number, offset), record in sorted(written.items()):
-        history, missing = histories.setdefault(number, History(number, {})), (lost or {}).get(number, range(0))
+        history = histories.setdefault(number, History(number, {}))
         at: dict[str, int] = {"offset": offset, "timestamp_ms": WRITTEN_MS + offset}
-        if offset in missing:
-            changes += history.gap(offset) if offset == missing[0] else ()
-        elif isinstance(record, SharePartition):
+        if isinstance(record, SharePartition):
             changes += history.unreadable(record, **at)
         else:
             changes += history.record(record, **at)
@@ -108,32 +103,6 @@ def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) 
         read.clear()
         build_history(world.config)
         assert len(set(read)) == 1
-
-
-@pytest.mark.parametrize("is_compacted", [False, True])
-def test_each_record_is_read_at_most_twice(
-    world: World, monkeypatch: pytest.MonkeyPatch, *, is_compacted: bool
-) -> None:
-    """However many executors and steps there are: a file that is not compacted has records of all state partitions."""
-    monkeypatch.setattr(history_run, "RECORDS_OF_A_STEP", 100)
-    monkeypatch.setattr(InProcess, "count", 8)
-    written: Written = {}
-    for number in range(6):
-        live(world, written, number)
-        world.export(f"r{number}")
-    if is_compacted:
-        optimized(world, "state_records")
-    read = 0
-    plain = Tables.file_batches
-
-    def counting(self: Tables, name: str, *paths: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        nonlocal read
-        for rows in plain(self, name, *paths, **options):
-            read += rows.num_rows if "batches" in options["columns"] else 0
-            yield rows
-
-    monkeypatch.setattr(Tables, "file_batches", counting)
-    assert build_history(world.config, "in-process").records == len(written) <= read <= 2 * len(written)
 
 
 def test_it_makes_no_difference_who_writes_the_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,21 +248,6 @@ def test_it_continues_or_gives_its_reason_in_one_line(
         assert all(line.startswith(f"history: starts again from the first record: {reason}") for line in lines)
         assert found(world) == expected(written)
         reason = None
-
-
-def test_what_was_pruned_unread_is_not_known(world: World) -> None:
-    """From the first lost record to the next snapshot, states are unknown; all others continue."""
-    written: Written = {}
-    live(world, written, 4)
-    world.export("r1")
-    build_history(world.config)
-    live(world, written, 5, records=120)
-    begun = world.exported[1]
-    world.export("r2", lost={1: begun + 6})
-    build_history(world.config)
-    changes, held = expected(written, lost={1: range(begun, begun + 6)})
-    assert found(world) == (changes, held)
-    assert any(change.at.cause is Cause.GAP for change in changes)
 
 
 def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,16 +192,6 @@ def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
     assert asked == [0]
 
 
-def test_dense_offsets_need_no_spans() -> None:
-    """The account of the export is only asked where offsets are missing, and not for those before its beginning."""
-
-    def spans(state_partition: int, begin: int) -> list[tuple[int, int]]:
-        raise AssertionError("asked")
-
-    rows = rows_of([KEYS[0]] * 9).slice(4)
-    assert apply_records(rows, HELD_COLUMNS.empty_table(), {}, {}, spans)[2] == {PLACE: 9}
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_thousand_updates_of_one_range_equal_the_model(seed: int) -> None:
     """Narrow and wide batches over each other, start offsets that move both ways: more cuts than are made in one go."""

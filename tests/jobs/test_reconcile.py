@@ -11,7 +11,6 @@ from jobs.world import Topic, World, batch, busy, key_of, snapshot, topic_id, up
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
-from acktrail.format.columns.record_columns import replayed_state_of
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
@@ -22,26 +21,6 @@ from acktrail_jobs.pipeline import reconcile_run as job
 on_spark = pytest.mark.usefixtures("spark")
 
 WRITTEN = ("share_partition_states", "reconciliations", "findings")
-
-
-@pytest.mark.spark
-@on_spark
-def test_every_state_is_that_of_the_plain_fold(world: World) -> None:
-    """Through tables, workers and Spark, over several exports: exactly the share partitions that a fold over all
-    records leaves, in exactly that state, and each matches what the broker says."""
-    for seed in range(3):
-        busy(world, seed)
-        for group in (f"group-{number}" for number in range(0, 20, 2)):
-            world.delete_group(group)
-        world.observe(f"r{seed}")
-    summary = reconcile(world.config, "r2")
-    found = {_key(row): replayed_state_of(row) for row in world.rows("share_partition_states", "r2")}
-    assert len(found) > 10
-    assert found == world.states
-    assert summary.verdicts == {"match": len(world.states)}
-    for row in world.rows("reconciliations", "r2"):
-        assert row["durable_start_offset"] == row["described_start_offset_after"]
-        assert row["durable_lag"] == row["described_lag_after"]
 
 
 @pytest.mark.spark
@@ -70,20 +49,6 @@ def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.Mo
     assert {name: sorted(world.rows(name), key=str) for name in WRITTEN} == rows
 
 
-def test_a_finding_seen_again_keeps_when_it_was_first_seen(world: World) -> None:
-    """A later run moves last_seen_at and counts; it does not write the finding again."""
-    world.write(snapshot(key_of("a"), 0, (batch(0, 4, 4, 5),)))
-    for run_id in ("r1", "r2"):
-        world.observe(run_id)
-        reconcile(world.config)
-    (finding,) = world.rows("findings")
-    assert (finding["rule"], finding["times_seen"], finding["run_id"]) == ("poison_records_archived", 2, "r2")
-    seen = [row["observed_at"] for row in world.rows("reconciliations")]
-    assert (finding["first_seen_at"], finding["last_seen_at"]) == (min(seen), max(seen))
-
-
-@pytest.mark.spark
-@on_spark
 def test_each_verdict_with_its_finding(world: World) -> None:
     """Every way in which durable and described state differ is reported by its name, with the record that shows it."""
     world.topics[topic_id(1)].partitions = dict.fromkeys(range(9), (5, 100))

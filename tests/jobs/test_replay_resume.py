@@ -14,12 +14,9 @@ from jobs.replaying import replayed_again, replayed_here
 from jobs.world import World, Written, live
 
 from acktrail.config import TablesConfig
-from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.reconcile.observed_run import Gap, read_coverage, read_observation
 from acktrail.reconcile.past.saved_states import REPLAY, read_saved
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.export_ranges import read_ranges
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.pipeline.verify_tables import export_differences
 
@@ -104,21 +101,6 @@ def test_files_with_later_records_are_read_again(world: World) -> None:
     assert not read_saved(world.tables, REPLAY).used.unfinished
     world.observe("r3")
     assert not replayed_here(world.tables, "r3").files
-
-
-def test_ranges_are_read_once_a_version(settled: World, tmp_path: Path) -> None:
-    """However many steps of a run ask for them; a commit that comes late counts like any other."""
-    tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
-    replayed_here(tables, "r2")
-    read = read_ranges(tables)
-    assert read_ranges(Tables(tables.config)) is read
-    rows = tables.read("export_ranges").to_pylist()
-    late = {**rows[0], "exported_at": min(row["exported_at"] for row in rows), "gap_first": 1, "gap_last": 2}
-    tables.append("export_ranges", pa.Table.from_pylist([late], schema=TABLES["export_ranges"]))
-    assert read_ranges(tables).num_rows == read.num_rows + 1
-    coverage = read_coverage(tables, read_observation(tables, "r2"))
-    assert Gap(first_offset=1, last_offset=2) in coverage[late["state_partition"]].gaps
-    assert replayed_here(tables, "r2").rows == replayed_again(tables, "r2")
 
 
 def test_saved_facts_about_the_export_are_proved(settled: World, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from expectations.sample_tables import (
     states,
     without,
 )
-from state_topics.coordinator_log import everyday, from_raw
+from state_topics.coordinator_log import TOPIC, everyday, from_raw
 
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.reconciliation import Verdict
@@ -48,6 +48,8 @@ from acktrail_expectations.frames.table_frames import (
 Damage = Callable[[pa.Table], pa.Table]
 ENGINE = evaluation._outcomes
 CLUSTER = cluster()
+PRUNED = cluster(offsets=logs(ends={(TOPIC, 0): (2, 100)}))
+"""Retention went ahead of a group: that is legal, and said."""
 LIFE = everyday()
 RECORDS, STATES, RECONCILIATIONS, OBSERVED = LIFE.table(), states(LIFE), reconciliations(LIFE), logs()
 RANGES = ranges(RECORDS)
@@ -209,6 +211,7 @@ DAMAGE: Mapping[str, Damages] = {
         STATES,
         damages_of("share_partition_states"),
         lambda table: share_partition_states_frame(table, cluster=CLUSTER),
+        more=[(share_partition_states_frame(STATES, cluster=PRUNED), "start_offset_ge_log_start")],
         always=frozenset({"terminal_prefix_absorbed"}),
     ),
     "reconciliations": Damages(RECONCILIATIONS, [*OF_VERDICTS, *damages_of("reconciliations")], reconciliations_frame),

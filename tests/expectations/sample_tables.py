@@ -195,16 +195,6 @@ def fill(root: Path, life: Coordinator | None = None, run_id: str = RUN, **inste
     return config
 
 
-CHECKS = [
-    ("state_records", 28, 8),
-    ("share_partition_states", 26, 10),
-    ("reconciliations", 14, 6),
-    ("export_ranges", 11, 8),
-    ("state_partitions", 3, 1),
-    ("reset_plan", 11, 8),
-    ("reset_result", 8, 7),
-]
-"""Suites, with how many checks each has and how many of them are critical."""
 ALL_CHECKS = 82
 
 

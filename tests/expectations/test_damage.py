@@ -25,11 +25,11 @@ from expectations.sample_damage import (
     observed_frame,
     record_frame,
 )
-from expectations.sample_tables import changed, cluster, logs, record_frames, row_where
+from expectations.sample_tables import changed, cluster, record_frames, row_where
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import batches as some_batches
-from state_topics.coordinator_log import TOPIC, Coordinator, batch, share_partition
+from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
@@ -40,7 +40,7 @@ from acktrail_expectations.frames.table_frames import share_partition_states_fra
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
 
-ELSEWHERE = {"snapshot_cadence", "record_matches_raw_bytes", "start_offset_ge_log_start"}
+ELSEWHERE = {"snapshot_cadence", "record_matches_raw_bytes"}
 """Rules that other tests break: below, and in test_records.py."""
 
 
@@ -66,16 +66,6 @@ def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
     assert failing("state_records", record_frame(life.table())) == set()
     harmed = changed(life.table(), 2, snapshot_epoch=1)
     assert failing("state_records", record_frame(harmed)) == {"snapshot_epoch_step"}
-
-
-def test_a_start_offset_below_the_log_start() -> None:
-    """Retention that went ahead of a group is a rule of its own: legal, and said."""
-    observed = cluster(offsets=logs(ends={(TOPIC, 0): (2, 100)}))
-    frame = share_partition_states_frame(STATES, cluster=observed)
-
-    found = failing("share_partition_states", frame)
-
-    assert found == {"start_offset_ge_log_start", "terminal_prefix_absorbed"}
 
 
 def many_updates(count: int) -> pa.Table:
@@ -141,9 +131,11 @@ inverted_too = st.lists(
 many = st.lists(st.one_of(st.none(), inverted_too, some_batches(high=12)), max_size=8)
 
 
-def column(lists: Lists) -> pa.Array:
+def column(lists: Lists) -> pa.ChunkedArray:
+    """As a column of a table comes: in chunks, of which the first one is a slice."""
     rows = [None if batches is None else [asdict(each) for each in batches] for batches in lists]
-    return pa.array(rows, BATCHES)
+    head = pa.array([[], *rows[:3]], BATCHES).slice(1)
+    return pa.chunked_array([head, pa.array(rows[3:], BATCHES)])
 
 
 def shared(batches: tuple[StateBatch, ...]) -> bool:
@@ -195,21 +187,6 @@ def test_terminal_offsets_are_counted_as_the_model_counts(lists: Lists, starts: 
     expected = [terminal_count(bs or (), start) for bs, start in zip(lists, own, strict=True)]
 
     assert expected == RecordBatches.of(column(lists)).terminal_offsets(np.array(own, np.int64)).tolist()
-
-
-def test_chunks_and_slices_keep_their_records() -> None:
-    """Batches stay with their record when a column is sliced or comes in chunks."""
-    one = (StateBatch(first_offset=5, last_offset=4, delivery_state=2, delivery_count=1),)
-    whole = pa.chunked_array([column([None, (), one]), column([one, ()])])
-
-    assert RecordBatches.of(whole).breaking("batch_first_le_last", BEFORE_4_4).tolist() == [
-        False,
-        False,
-        True,
-        True,
-        False,
-    ]
-    assert RecordBatches.of(whole.slice(2, 2)).breaking("batch_first_le_last", BEFORE_4_4).tolist() == [True, True]
 
 
 def test_a_batch_with_a_null_is_no_batch() -> None:

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pytest
 from expectations.sample_tables import (
     ALL_CHECKS,
-    CHECKS,
     RUN,
     changed,
     compared,
@@ -20,25 +19,22 @@ from expectations.sample_tables import (
     idle_run,
     logs,
     named,
-    range_row,
     ranges,
     reconciliations,
     row_where,
-    rows_of,
     states,
     stored,
     validate,
     without,
 )
-from state_topics.coordinator_log import Coordinator, batch, everyday, share_partition
+from state_topics.coordinator_log import batch, everyday, share_partition
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail_expectations.evaluation import checks_of
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import record, recorded
 from acktrail_expectations.run_data import SEQUENCE, RunData
@@ -61,14 +57,6 @@ def test_a_clean_run_passes_and_is_recorded_once(tmp_path: Path) -> None:
     assert "fails" not in {row["state"] for row in counted}
     assert summary.cluster_id == "cluster-1"
     assert set(stored(config)["cluster_id"].to_pylist()) == {"cluster-1"}
-
-
-@pytest.mark.parametrize(("suite", "count", "critical"), CHECKS)
-def test_suites_have_all_their_checks(suite: str, count: int, critical: int) -> None:
-    """A check that gets lost, doubled or loses its severity shows in the counts."""
-    rules = [check.rule for check in checks_of(suite)]
-    assert len({rule.id for rule in rules}) == len(rules) == count
-    assert sum(rule.severity is QualitySeverity.CRITICAL for rule in rules) == critical
 
 
 def test_a_critical_failure_stops_the_run_after_it_is_recorded(tmp_path: Path) -> None:
@@ -127,19 +115,6 @@ def test_a_partition_added_to_the_state_topic_stops_the_gate(config: TablesConfi
 
         with pytest.raises(QualityGateFailed, match="state_topic_partition_count_constant"):
             validate(config, run_id)
-
-
-def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
-    """A warning and an error are in the results and stop nothing."""
-    life = everyday()
-    verdicts = changed(changed(reconciliations(life), 0, verdict="unknown"), 1, verdict="live_ahead")
-    config = fill(tmp_path, life, reconciliations=verdicts)
-
-    summary = validate(config, RUN)
-
-    assert failed(summary) == {("reconciliations", "unknown"), ("reconciliations", "live_ahead")}
-    is_legal = pc.field("severity") == "info"
-    assert stored(config).filter(~pc.field("success") & ~is_legal).num_rows == 2
 
 
 def test_a_reconciliation_without_share_partitions_counts(tmp_path: Path) -> None:
@@ -227,34 +202,19 @@ def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:
     assert compared(summary, "share_partition_states", "share_partition_once") == len(life.states)
 
 
-def grown() -> tuple[Coordinator, pa.Table]:
-    """Everyday's life with two records more, at 0/19 and 0/20, of which the first one was lost."""
+def test_a_hole_between_two_runs_is_found(config: TablesConfig) -> None:
+    """An offset that falls between what two runs exported is critical unless the exporter noted it."""
     life = everyday()
     life.patience(100)
     for offset in (7, 9):
         life.write(share_partition("orders"), 2, batch(offset, offset))
-    return life, without(life.table(), row_where(life.table(), state_partition=0, offset=19))
-
-
-def test_a_hole_between_two_runs_is_found(config: TablesConfig) -> None:
-    """An offset that falls between what two runs exported is critical unless the exporter noted it."""
-    export_more(config, *grown(), "run-2")
+    lost = row_where(life.table(), state_partition=0, offset=19)
+    export_more(config, life, without(life.table(), lost), "run-2")
     with pytest.raises(QualityGateFailed, match="export_contiguous"):
         validate(config, "run-2")
     summary = validate_run(Tables(config), "run-2")
     assert failed(summary) == {("export_ranges", "export_contiguous"), ("state_records", "offsets_dense")}
     assert named(summary, "export_ranges", "export_contiguous").observed_value == "0/20-20"
-
-
-def test_a_noted_gap_is_an_error_and_explains_the_hole(config: TablesConfig) -> None:
-    """What Kafka pruned before the export is reported once, as what it is, and nothing else fails for it."""
-    life, records = grown()
-    export_more(config, life, records.slice(0, 0), "run-2")
-    last = records.filter((pc.field("state_partition") == 0) & (pc.field("offset") == 20))
-    Tables(config).append("state_records", last)
-    gap = range_row(0, 20, 20) | {"gap_first": 19, "gap_last": 19}
-    Tables(config).append("export_ranges", rows_of("export_ranges", "run-2", [gap]))
-    assert failed(validate(config, "run-2")) == {("export_ranges", "nothing_pruned_before_export")}
 
 
 def test_a_run_that_nobody_validated_is_validated_with_the_next(tmp_path: Path) -> None:
@@ -340,16 +300,3 @@ def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog
         "42 of 82 expectations hold, 0 fail, 1 noted for information, 39 not evaluated (16 of them critical)"
     )
     assert logged[1].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")
-
-
-def test_what_the_observation_lacks_is_not_evaluated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where no log could be seen, nothing is known of windows: the rules on them say which column is unknown."""
-    config = fill(tmp_path, offset_observations=logs(ends={}))
-
-    summary = validate(config, RUN)
-
-    result = named(summary, "share_partition_states", "end_offset_le_log_end")
-    assert (result.success, result.reason) == (None, "not known: log_end_offset, in any of 4 rows")
-    assert result in summary.critical_without_bounds
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert f"share_partition_states: 3 not evaluated, 3 of them critical: {result.reason}" in warned

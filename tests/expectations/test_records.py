@@ -47,14 +47,12 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations import run_data
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
-from acktrail_expectations.gate import pass_gate, validate_run
+from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import QualityResult, RuleState
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
 
 RULE = "record_matches_raw_bytes"
-WITH_ALL = "records are compared with their raw bytes by acktrail run validate --all"
-
 Damage = Callable[[pa.Table], pa.Table]
 
 
@@ -110,18 +108,6 @@ def test_what_an_earlier_acktrail_could_not_read_contradicts_nothing() -> None:
     assert [at for at, fine in enumerate(matching(with_columns(group_id="somebody")(newer))) if not fine] == [9]
 
 
-def test_bytes_that_differ_close_the_gate(tmp_path: Path) -> None:
-    """The rule is critical, and names the record."""
-    summary = validate_run(
-        Tables(fill(tmp_path, state_records=flipped("value")(everyday().table()))), RUN, every_record=True
-    )
-    result = named(summary, "state_records", RULE)
-    assert (result.state, result.unexpected_count) == (RuleState.FAILS, 1)
-    assert str(result.observed_value).startswith("0/9 of ")
-    with pytest.raises(QualityGateFailed, match=RULE):
-        pass_gate(summary)
-
-
 def with_unreadable() -> pa.Table:
     """Everyday's records with some that cannot be decoded: half a value, no key, half a key, a version of tomorrow."""
     records = everyday().table()
@@ -161,27 +147,6 @@ def test_pieces_and_order_make_no_difference(
 
     assert (result.element_count, result.unexpected_count) == (records.num_rows + 1, 1)
     assert str(result.observed_value).startswith("0/9 of ")
-
-
-@pytest.mark.full
-def test_other_runs_do_not_say_that_bytes_match(tmp_path: Path) -> None:
-    """A validation of new records alone leaves the rule open with its reason, also after one of all that it grew
-    beyond; what failed stays failed."""
-    life = everyday()
-    config = fill(tmp_path, life)
-    assert outcome(config).state is RuleState.HOLDS  # recorded: the first validation of the run
-    life.patience(100)
-    life.write(share_partition("orders"), 2, batch(7, 8))
-    there = Tables(config).read("state_records").num_rows
-    assert life.table().num_rows == there + 1
-    new = life.table().filter((pc.field("state_partition") == 0) & (pc.field("offset") == 19))
-    Tables(config).append("state_records", flipped("value", 19)(new))
-    Tables(config).append("export_ranges", ranges(new, pieces=1))
-
-    later = outcome(config, every_record=False)
-
-    assert (later.state, later.success, later.reason) == (RuleState.NOT_EVALUATED, None, WITH_ALL)
-    assert outcome(config).state is RuleState.FAILS
 
 
 def test_a_failure_of_an_earlier_validation_stays(tmp_path: Path) -> None:
@@ -331,13 +296,6 @@ def test_a_log_whose_head_was_pruned_breaks_no_bound(life: Coordinator, pruned: 
     for bound in BOUNDS:
         known = frame[bound].notna()
         pd.testing.assert_series_equal(late.loc[known, bound], frame.loc[known, bound])
-
-
-def test_every_kind_of_record_is_compared() -> None:
-    """The everyday log is no vacuous proof: every rule compares some of its records."""
-    results = evaluate("state_records", CHECKS, frame_of(everyday().table()), address)
-
-    assert [result.expectation for result in results if not result.element_count] == []
 
 
 def recorded_gap(partition: int, first: int, last: int) -> pa.Table:

@@ -157,17 +157,6 @@ def test_the_gate_and_the_plan_have_one_verdict_on_what_is_skipped(
     assert [result.expectation for result in validate_plan(config, plan.plan_id).failed] == []
 
 
-def test_the_newest_verification_of_the_newest_attempt_counts(tmp_path: Path) -> None:
-    """An earlier attempt, and what was unknown at first, are history."""
-    config = result_of(
-        tmp_path,
-        {**DONE, "attempt": 1, "status": "FAILED"},
-        {**DONE, "status": "UNKNOWN", "verified_at": AT - dt.timedelta(seconds=9)},
-        DONE,
-    )
-    assert validate_result(config, "p").failed == ()
-
-
 def parts(count: int, row: dict[str, Any]) -> list[dict[str, Any]]:
     """`row` for each of `count` share partitions."""
     return [{**row, "partition": partition} for partition in range(count)]
@@ -212,12 +201,15 @@ def test_a_result_that_is_not_about_the_whole_plan_is_critical(tmp_path: Path, r
 
 
 def test_what_an_earlier_attempt_did_counts(tmp_path: Path) -> None:
-    """A second attempt leaves out what is done: each share partition has its newest result, from either."""
+    """A second attempt leaves out what is done: each share partition has its newest result, from either. What was
+    unknown at first is history."""
     first, second = parts(2, {**DONE, "attempt": 1, "verified_at": AT - dt.timedelta(seconds=9)})
     config = result_of(tmp_path, first, {**second, "status": "FAILED"}, planned=2)
     with pytest.raises(QualityGateFailed, match="every_share_partition_done"):
         validate_result(config, "p")
 
-    stored(tmp_path, "reset_executions", {**DONE, "partition": 1})
+    later = {**DONE, "partition": 1}
+    unknown = {**later, "status": "UNKNOWN", "verified_at": AT - dt.timedelta(seconds=5)}
+    stored(tmp_path, "reset_executions", unknown, later)
 
     assert validate_result(config, "p").failed == ()

@@ -43,6 +43,7 @@ def test_json_has_every_result(tmp_path: Path) -> None:
     assert {"suite", "expectation", "severity", "state", "success", "unexpected_count"} <= told["results"][0].keys()
 
 
+@pytest.mark.usefixtures("plain_engine")
 def test_results_are_shown_before_the_gate_closes(tmp_path: Path) -> None:
     """A critical failure: the table of expectations is on stdout, the error says which one and where to look."""
     life = everyday()

@@ -41,19 +41,16 @@ def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
     }
 
 
-def test_the_wheel_brings_the_templates_of_the_report(unpacked: Path) -> None:
-    """Style sheet and templates are beside the module that renders them."""
-    files = ("templates/report.html", "templates/macros.html", "static/report.css", "static/dashboard.css")
-    source = ROOT / "dashboards/acktrail_dashboard"
+def test_the_wheel_brings_templates_and_pages(unpacked: Path) -> None:
+    """Style sheet and templates are beside the module that renders them; pages that it reads are the checkout's."""
+    pages = {
+        "docs/tables.md": "acktrail/format/columns/schemas/tables.md",
+        "docs/runbooks.md": "acktrail_dashboard/runbooks.md",
+    }
+    names = ("templates/report.html", "templates/macros.html", "static/report.css", "static/dashboard.css")
+    pages |= {f"dashboards/acktrail_dashboard/{name}": f"acktrail_dashboard/{name}" for name in names}
 
-    assert all((unpacked / "acktrail_dashboard" / name).read_bytes() == (source / name).read_bytes() for name in files)
-
-
-def test_the_wheel_brings_the_pages_that_it_reads(unpacked: Path) -> None:
-    """Columns of tables, and runbooks: those of the checkout."""
-    pages = {"tables.md": "acktrail/format/columns/schemas", "runbooks.md": "acktrail_dashboard"}
-
-    assert all((unpacked / pages[name] / name).read_bytes() == (ROOT / "docs" / name).read_bytes() for name in pages)
+    assert all((unpacked / own).read_bytes() == (ROOT / source).read_bytes() for source, own in pages.items())
 
 
 def test_every_package_of_the_wheel_is_typed(unpacked: Path) -> None:

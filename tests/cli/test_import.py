@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,19 +14,16 @@ from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jobs.world import snapshot
-from samples.dump_lines import dump_line, write_dump
+from samples.dump_lines import write_dump
 from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch
 
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import SourceTaskContext
-from acktrail.export.import_run import FileTask, load_records
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import KAFKA_4_2, RELEASED
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.log_segment import ReadReport
 from acktrail.tables.delta.store import Tables
 
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
@@ -270,16 +266,3 @@ def test_what_has_no_address(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     twice = write_dump([raw(5), raw(5, epoch=1)], tmp_path / "a.jsonl")
     assert "two different records" in imported(capsys, tmp_path / "u", twice).complaint(2)
     assert imported(capsys, tmp_path / "v", write_dump([], tmp_path / "b.jsonl")).code == 0
-
-
-def test_records_are_held_once_while_they_are_imported(tmp_path: Path) -> None:
-    """The records of each partition are slices of what was loaded, not copies."""
-    file = tmp_path / "one.jsonl"
-    record = RawRecord(state_partition=3, offset=0, timestamp_ms=1, key=b"k", value=b"v" * 9_000)
-    file.write_text("\n".join(dump_line(replace(record, offset=at)) for at in range(90)))
-    own = SimpleNamespace(source_partition=str, check_known=lambda *_: None, reached={})
-    loaded = load_records([file], ReadReport())
-    before = pa.total_allocated_bytes()
-    task = FileTask(loaded, [], cast("Any", own))
-    task.start(cast("SourceTaskContext", SimpleNamespace(position=lambda _: None)))
-    assert pa.total_allocated_bytes() - before < loaded.nbytes / 2

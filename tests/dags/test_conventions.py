@@ -123,29 +123,6 @@ def test_export_outruns_pruning(scheduled: dict[str, Any]) -> None:
     assert second.run_after - first.run_after <= timedelta(minutes=2.5)
 
 
-def test_reconcile_follows_the_export_and_nothing_it_publishes_itself(scheduled: dict[str, Any]) -> None:
-    """One asset leads from export to reconciliation; no cycle."""
-    export, reconcile = (scheduled[name] for name in ("acktrail_export", "acktrail_reconcile"))
-    published = {asset.name for task in export.tasks for asset in task.outlets}
-    awaited = {asset.name for _, asset in reconcile.timetable.asset_condition.iter_assets()}
-    own = {asset.name for task in reconcile.tasks for asset in task.outlets}
-    assert published == awaited == {"acktrail_exported"}
-    assert own == {"acktrail_reported"}
-
-
-def test_reconcile_steps_follow_each_other(dag_bag: Any) -> None:
-    """observe, reconcile, validate, publish: the gate stands before the report. Messages follow the gate, also when it
-    stops the run."""
-    dag = dag_bag.dags["acktrail_reconcile"]
-    steps = [task.task_id for task in dag.topological_sort() if task.task_id != "notify"]
-    assert steps == ["observe", "reconcile", "validate", "publish"]
-    assert "validate" in dag.task_dict["notify"].upstream_task_ids
-    assert dag.task_dict["notify"].trigger_rule == "all_done"
-    assert dag.task_dict["publish"].upstream_task_ids >= {"validate"}
-    assert dag.task_dict["validate"].upstream_task_ids >= {"reconcile"}
-    assert {task.trigger_rule for task in dag.tasks if task.task_id != "notify"} == {"all_success"}
-
-
 @pytest.mark.parametrize("dag_id", sorted(RESETS))
 def test_resets_run_by_hand_and_a_dry_run_is_the_default(scheduled: dict[str, Any], dag_id: str) -> None:
     """Nothing schedules them; without a word they change nothing; a person stands between plan and execution."""

@@ -12,7 +12,6 @@ from drivers.browser import CHROMIUM, Page, browsing
 from fastapi import FastAPI
 from samples.dashboard_tables import NOW, Sizes, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
-from starlette.responses import HTMLResponse
 
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.application import create_app
@@ -22,7 +21,6 @@ window.violations = [];
 document.addEventListener('securitypolicyviolation', (each) => violations.push(each.violatedDirective));
 window.addEventListener('error', (each) => violations.push('' + each.message));
 """
-HOST = "<!doctype html><html class=dark><title>host</title><iframe id=f src=acktrail/groups></iframe>"
 
 
 class Site:
@@ -45,14 +43,13 @@ class Site:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Many findings with hostile names, a gap, a record in quarantine, failing checks, a reset from plan to proof;
-    mounted below a path, beside a page that frames it."""
+    mounted below a path."""
     root = tmp_path_factory.mktemp("site") / "tables"
     sizes = Sizes(groups=19, partitions_a_group=2, runs=48, fine_days=0.5, hourly_days=1.5, findings=90)
     tables = write_dashboard_tables(root, sizes)
     write_evidence_tables(tables)
     host = FastAPI()
     host.mount("/acktrail", create_app(tables.config, clock=lambda: NOW))
-    host.add_api_route("/host", lambda: HTMLResponse(HOST))
     with web_server(host) as url:
         yield Site(url + "acktrail/", tables)
 

@@ -189,15 +189,6 @@ def test_a_key_leads_to_the_search(server: str, tab: Page) -> None:
     assert tab.value("document.activeElement.className") == "skip"
 
 
-def test_the_theme_of_a_surrounding_page_is_followed(server: str, tab: Page) -> None:
-    """In a frame of the same server the class of the surrounding page decides, also when it changes."""
-    show(tab, server.replace("/acktrail/", "/host"))
-    inner = "document.getElementById('f').contentDocument.documentElement"
-    tab.until(f"{inner}.className === 'dark'", timeout_s=60)
-    tab.value("document.documentElement.className = 'light'")
-    tab.until(f"{inner}.className === 'light'", timeout_s=60)
-
-
 def test_the_parts_of_a_list_are_linked(server: str, tab: Page) -> None:
     """Filters and the range of time stay in every link of a page; a status shows its own rows alone."""
     show(tab, server + "groups?status=ok&search=e")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -124,18 +123,6 @@ def test_what_is_not_known_has_no_series(tmp_path: Path) -> None:
     health.exported(1)
     health.reconciled([health.queue("g", "ok")])
     assert "lasting_mismatches" not in metrics(health)
-
-
-def test_a_damaged_table_hides_its_part_alone(health: HealthTables) -> None:
-    """Others are shown; the scrape does not fail."""
-    log = Path(health.config.uri) / "findings" / "_delta_log"
-    shutil.rmtree(log)
-    log.mkdir()
-    (log / f"{0:020d}.json").write_text("no JSON")
-    found = metrics(health)
-    assert {key[0] for key, value in found["tables_readable"].items() if not value} == {"findings"}
-    assert "open_findings" not in found
-    assert found["groups"]["stuck",] == 1
 
 
 @pytest.mark.parametrize(

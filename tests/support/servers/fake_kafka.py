@@ -9,7 +9,7 @@ import struct
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -139,15 +139,28 @@ class FakeKafka:
 @contextmanager
 def fake_kafka(nodes: int = 1) -> Iterator[FakeKafka]:
     """A cluster that ends with the block."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(nodes)]
-    fake = FakeKafka(addresses=[server.getsockname()[:2] for server in servers])
-    open_connections: list[socket.socket] = []
-    for number, server in enumerate(servers):
-        threading.Thread(target=_accept, args=(fake, number, server, open_connections), daemon=True).start()
-    try:
+    fake = FakeKafka(addresses=[])
+    with ExitStack() as stack:
+        for number in range(nodes):
+            fake.addresses.append(stack.enter_context(_listening(partial(_serve, fake, number))))
         yield fake
-    finally:
-        for connection in [*servers, *open_connections]:
+
+
+@contextmanager
+def _listening(serve: Callable[[socket.socket], None]) -> Iterator[tuple[str, int]]:
+    """An address where each connection is served in a thread; all of them end with the block."""
+    taken: list[socket.socket] = []
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                taken.append(server.accept()[0])
+                threading.Thread(target=serve, args=(taken[-1],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[:2]
+        for connection in [server, *taken]:
             _end(connection)
 
 
@@ -155,16 +168,6 @@ def _end(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
-
-
-def _accept(fake: FakeKafka, node: int, server: socket.socket, open_connections: list[socket.socket]) -> None:
-    while True:
-        try:
-            connection, _ = server.accept()
-        except OSError:
-            return
-        open_connections.append(connection)
-        threading.Thread(target=_serve, args=(fake, node, connection), daemon=True).start()
 
 
 def _serve(fake: FakeKafka, node: int, connection: socket.socket) -> None:
@@ -234,25 +237,15 @@ def configs_altered(group_id: str, error_code: int) -> IncrementalAlterConfigsRe
 @contextmanager
 def no_broker(*, answer: bytes | None = None, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """An address that takes connections, and says `answer` or makes a handshake with `tls`; without either: nothing."""
-    taken: list[socket.socket] = []
+    kept: list[socket.socket] = []
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            taken.append(connection)
+    def serve(connection: socket.socket) -> None:
+        with suppress(OSError):
             if answer is not None:
                 connection.recv(4096)
                 connection.sendall(answer)
             if tls is not None:
-                with suppress(OSError):
-                    taken.append(tls.wrap_socket(connection, server_side=True))
+                kept.append(tls.wrap_socket(connection, server_side=True))
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-        for connection in taken:
-            connection.close()
+    with _listening(serve) as (host, port):
+        yield f"{host}:{port}"

@@ -41,8 +41,6 @@ from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import ShareSnapshot
 from acktrail.tables.cluster_check import create_for
 
-__all__ = ["CLUSTER", "GROUP", "TOPIC", "a_plan", "a_request", "a_snapshot", "group_facts", "logs", "partition_facts"]
-
 CLUSTER = ClusterFacts(
     cluster_id="c1", release="4.3", resets_share_groups=True, state_topic_id="AQIDBAUGBwgJCgsMDQ4PEA", state_reason=None
 )
@@ -174,21 +172,6 @@ def a_plan(
     made_for, found = request or a_request(), snapshot or a_snapshot()
     return with_hash(build_plan(made_for, found, checks, plan_id="p1", created_by="somebody@here"))
 
-
-__all__ = [
-    "NOW",
-    "NOW_MS",
-    "STAMP",
-    "a_journal",
-    "attempt",
-    "delta",
-    "entry",
-    "forget_commits",
-    "lease",
-    "many_attempts",
-    "planned",
-    "unlocked",
-]
 
 CASES: Mapping[str, Sequence[Any]] = json.loads(Path(__file__).with_name("cases.json").read_text())
 """Tables of cases, which tests name."""

@@ -189,16 +189,7 @@ def test_overlapping_batches_count_once() -> None:
     assert (seen.acknowledgements_forgotten, seen.in_flight_discarded) == (5, 10)
 
 
-KINDS = (
-    StrategyKind.TO_EARLIEST,
-    StrategyKind.TO_LATEST,
-    StrategyKind.TO_OFFSET,
-    StrategyKind.SHIFT_BY,
-    StrategyKind.TO_CURRENT,
-    StrategyKind.TO_DATETIME,
-    StrategyKind.FROM_FILE,
-    StrategyKind.TO_HISTORY,
-)
+KINDS = [kind for kind in StrategyKind if kind not in {StrategyKind.BY_DURATION, StrategyKind.TO_SNAPSHOT}]
 
 
 def sends(plan: ResetPlan) -> tuple[Any, ...]:

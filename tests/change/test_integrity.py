@@ -19,7 +19,6 @@ from drivers import command_line
 
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.integrity import checked_audit
-from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
@@ -204,20 +203,6 @@ def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch:
 
     monkeypatch.setattr(Tables, "rows", reading)
     checked_audit(config(root))
-
-
-def test_a_list_of_plans_reads_each_table_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where plans take others back: those are rows of the same table."""
-    read: list[str] = []
-    rows = Tables.rows
-
-    def reading(self: Tables, name: str, *arguments: Any, **options: Any) -> list[dict[str, Any]]:
-        read.append(name)
-        return rows(self, name, *arguments, **options)
-
-    monkeypatch.setattr(Tables, "rows", reading)
-    assert len(list_plans(config(root))) == ATTEMPTS
-    assert len(read) == len(set(read)), read
 
 
 def test_no_row_is_an_empty_audit(tmp_path: Path) -> None:

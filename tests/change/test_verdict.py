@@ -203,7 +203,7 @@ class Life:
     records: list[Seen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.before, self.sent_epoch = self.now(), self.group_epoch
+        self.before = self.now()
 
     def step(self, what: str, number: int) -> None:
         if what == OURS:

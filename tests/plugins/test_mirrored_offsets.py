@@ -7,7 +7,7 @@ import json
 from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -190,14 +190,6 @@ def test_a_record_that_is_cut_off_is_refused(pair: MirrorPair, cut: int) -> None
     if pair.group_id is not None:
         with pytest.raises(UnsupportedRecord):
             _decoded(pair, key, b"\x00\x01" + value[2:])
-
-
-def test_a_string_has_kafkas_longest_length() -> None:
-    """32,767 bytes fit, one more does not."""
-    longest = replace(sync(0, 0), topic="t" * 32_767)
-    assert _decoded(longest, *encode_pair(longest)) == longest
-    with pytest.raises(ValueError, match="32768 bytes"):
-        encode_pair(replace(longest, topic="t" * 32_768))
 
 
 def test_a_topic_that_the_target_hides_is_looked_for_on_the_source(monkeypatch: pytest.MonkeyPatch) -> None:

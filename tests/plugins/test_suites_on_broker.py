@@ -87,7 +87,7 @@ class TestShareGroupMetadataSource(OnBroker, SourceSuite):
 
     connector_class = _OfATopic
     examples = 3
-    poll_s = 0.2
+    poll_s = 0.1
     partitions = (2,)
 
     def config(self) -> Mapping[str, str]:

@@ -27,41 +27,10 @@ from acktrail_simulation.messages.persister_messages import (
     Batched,
     PersisterRequest,
     StateDelete,
-    StateInitialize,
     StateRead,
     StateSummary,
     batched,
 )
-
-KEY = KEYS[0]
-
-
-def batch(first: int, last: int, state: int = 2, count: int = 1) -> StateBatch:
-    return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-
-
-def write(
-    start: int | None,
-    *batches: StateBatch,
-    key: SharePartition = KEY,
-    leader: int = 0,
-    state_epoch: int = 0,
-    done: int = 0,
-) -> StateWrite:
-    return StateWrite(
-        key=key,
-        state_epoch=state_epoch,
-        leader_epoch=leader,
-        start_offset=start,
-        delivery_complete_count=done,
-        batches=batches,
-    )
-
-
-def started(*, limit: int = 2, rules: CoordinatorRules = KAFKA_4_4, start: int | None = 0) -> ShareCoordinator:
-    found = coordinator(limit=limit, rules=rules)
-    found.answer(StateInitialize(key=KEY, state_epoch=0, start_offset=start))
-    return found
 
 
 def records(found: ShareCoordinator) -> list[StateRecord]:

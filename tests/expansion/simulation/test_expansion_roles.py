@@ -3,51 +3,14 @@ checks and gates, and break it without them."""
 
 from __future__ import annotations
 
-from math import gcd
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import InputError
-from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.expansion.expansion_messages import (
-    HeartbeatPartition,
-    HeartbeatRequest,
-    HeartbeatTopic,
-)
 from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
 from acktrail_simulation.expansion.gating import Gating
 from acktrail_simulation.expansion.key_order import inversions
-from acktrail_simulation.expansion.key_partitions import murmur2
-from acktrail_simulation.expansion.position_exchange import PositionExchange
-
-
-def beat(exchange: PositionExchange, member: str, *entries: HeartbeatPartition) -> list[tuple[int, bool, int]]:
-    topics = (HeartbeatTopic(topic="t", partitions=entries),) if entries else ()
-    answer = exchange.heartbeat(
-        HeartbeatRequest(group_id="g", generation_id=exchange.generation, member_id=member, topics=topics)
-    )
-    assert answer.error_code == ErrorCode.NONE
-    return [(p.partition, p.need_position, p.position) for topic in answer.topics for p in topic.partitions]
-
-
-def test_positions_travel_through_heartbeats() -> None:
-    """R003-13 to R003-18: one asks, the owner is asked with its next answer, sends its position with the next request
-    but one, and the first one gets it: three heartbeats after the question."""
-    exchange = PositionExchange(topic="t")
-    exchange.assign({0: "a", 1: "b"})
-    question = HeartbeatPartition(partition=0, need_position=True)
-
-    assert beat(exchange, "b", question) == [(0, False, -1)]
-    assert beat(exchange, "a") == [(0, True, -1)]
-    assert beat(exchange, "a", HeartbeatPartition(partition=0, need_position=False, position=7)) == []
-    assert beat(exchange, "b", question) == [(0, False, 7)]
-    assert beat(exchange, "a") == [(0, True, -1)]
-    beat(exchange, "a", HeartbeatPartition(partition=0, need_position=False, position=5))
-    assert exchange.positions == {0: 7}
-    assert exchange.entries == 8
-
 
 choices = st.lists(st.integers(0, 2**20), min_size=60, max_size=160)
 gates = st.sampled_from((Gating.LOWER_PARTITIONS, Gating.EVERY_SOURCE))
@@ -156,30 +119,3 @@ def test_the_rule_of_lower_partitions_has_a_gap() -> None:
     with the check and its gates; not where the count is doubled."""
     assert overtaken(2, 3, Gating.LOWER_PARTITIONS, checks_count=True, rounds=1) == {(0, 1)}
     assert not overtaken(2, 4, Gating.LOWER_PARTITIONS, checks_count=True, rounds=1)
-
-
-def test_two_expansions_need_the_fences_of_both() -> None:
-    """R003-02: from 4 to 6 to 9 a key moves from 0 past 4, where it leaves no record, to 1. Each expansion's own audit
-    has nothing against it, and its record in 0 is overtaken; gates over all changes hold it back."""
-    key = next(b"%d" % n for n in range(10**5) if [murmur(n) % c for c in (4, 6, 9)] == [0, 4, 1])
-    outcomes = {}
-    for gating in (Gating.NONE, Gating.EVERY_SOURCE):
-        life = world(4, gating)
-        producer = life.producers[0]
-        producer.add([key])
-        assert producer.send(life.brokers, 9)
-        for count in (6, 9):
-            life.controller.expand(count)
-            life.deliver_all()
-        producer.refresh(9)
-        producer.add([key])
-        assert producer.send(life.brokers, 9)
-        life.fetch_one(1, 9)
-        assert life.drain()
-        outcomes[gating] = [(each.overtaken.partition, each.early.partition) for each in inversions(life.delivered)]
-    assert outcomes == {Gating.NONE: [(0, 1)], Gating.EVERY_SOURCE: []}
-    assert 1 % gcd(6, 9) != 0 % gcd(6, 9), "the second expansion alone moves no key from 0 to 1"
-
-
-def murmur(number: int) -> int:
-    return murmur2(b"%d" % number) & 0x7FFFFFFF

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from acktrail.change.change_kind import load_plan, parse_plan, read_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import with_passed
-from acktrail.change.collection.facts import PartitionFacts, PartitionState, PassedFacts
+from acktrail.change.collection.facts import PartitionFacts, PartitionState
 from acktrail.change.planning.change_plan import check_age, plan_json
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan
@@ -153,23 +153,6 @@ def test_each_rule_forbids(rule: str, asked: dict[str, Any], changes: dict[str, 
             None,
             None,
         )
-
-
-def test_a_plan_without_refusals_may_be_sent_whole() -> None:
-    """Two share partitions, both with numbers; the totals are their sums."""
-    passed = PassedFacts(
-        first_offset=10, last_offset=39, acknowledged=24, archived=5, unknown=0, since_ms=1, reason=None
-    )
-    snapshot = a_snapshot(
-        partition_facts(40, (10, 100), (ARCHIVED,), passed=passed),
-        partition_facts(20, (10, 50), partition=1, passed=replace(passed, last_offset=19, acknowledged=9, archived=1)),
-    )
-    plan = a_plan(a_request(), snapshot)
-
-    assert len(plan.executable(partial=False)) == 2
-    assert (plan.totals.delivered_again, plan.totals.skipped) == (30 + 3 + 10, 0)
-    assert (plan.totals.archived_forgotten, plan.totals.acknowledgements_forgotten) == (3 + 5 + 1, 24 + 9)
-    assert rules(plan, Severity.WARNING) == {"delivered_again", "archived_again"}
 
 
 def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:

@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 from acktrail.change.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
 from acktrail.change.request.reset_request import (
     StrategyKind,
-    TopicScope,
     check_request,
     choose_strategy,
     parse_duration,
     parse_moment,
-    parse_topic,
 )
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
 from acktrail.times import instant_text
@@ -48,12 +46,6 @@ def test_a_request_that_is_none_is_refused_by_name(
 def test_hostile_group_ids_are_group_ids(group: str) -> None:
     """Whatever Kafka takes as a group id is one."""
     assert check_request(a_request(groups=(group,))).groups == (group,)
-
-
-def test_a_scope_is_a_topic_or_some_of_its_partitions() -> None:
-    """Spelled like the JVM tool's ``--topic``."""
-    assert parse_topic("T1") == TopicScope(topic="T1")
-    assert parse_topic("T1:2,0") == TopicScope(topic="T1", partitions=(2, 0))
 
 
 @pytest.mark.parametrize(

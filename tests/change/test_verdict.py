@@ -327,5 +327,3 @@ def test_a_verdict_is_right_or_unknown(made: tuple[Life, list[Step], Outcome, bo
     else:
         assert found.status in (Status.UNKNOWN, Status.NOT_PERSISTED)
         assert is_pruned or (said is Outcome.UNKNOWN and not is_applied)
-    if found.status is Status.OVERWRITTEN_AFTER_RESET and is_pruned:
-        assert life.start != life.target or names & {OTHER, STALE}

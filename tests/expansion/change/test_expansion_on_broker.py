@@ -38,13 +38,6 @@ from acktrail_expansion.looks.ledger_connector import list_partitions, listed_by
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 CREATE_PARTITIONS = 37
-EDITS = [
-    ('"new_count": 2', '"new_count": 9', "[edited_plan]"),
-    ('"new_count": 2', '"new_count": "2"', "new_count: int wanted, str found"),
-    ('"version": 1', '"version": 2', "version"),
-    ("acktrail-plan", "acktrail-reset-plan", "plan of a change"),
-]
-"""Of the file of a plan, and what is said of them."""
 UNKNOWN = ("after_call", "unknown")
 DONE = [("before_call", None), ("after_call", "done"), ("verified", "done")]
 """Without those about leases and the plan."""
@@ -156,10 +149,8 @@ def test_an_expansion_by_command(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
     assert [file.name for file in foreign.iterdir()] == ["reset_audit"]
     assert stage.run("change", "reject", bad, "--reason", "not now", "--json").rows[0]["standing"] == "REJECTED"
     assert "[plan_rejected]" in stage.run("change", "apply", bad, "--execute").complaint(2)
-    whole = bad.read_text()
-    for old, new, why in EDITS:
-        bad.write_text(whole.replace(old, new))
-        assert why in stage.run("change", "approve", bad).complaint(2)
+    bad.write_text(bad.read_text().replace('"new_count": 2', '"new_count": 9'))
+    assert "[edited_plan]" in stage.run("change", "approve", bad).complaint(2)
     assert "[approval_missing]" in stage.run("change", "apply", good, "--execute").complaint(2)
     assert "approved by" in stage.run("change", "approve", good).stdout
     (would,) = stage.run("change", "apply", good, "--json").rows

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
+from change.scenes import a_plan, a_request, a_snapshot
 from drivers.airflow_home import Late
 
 from acktrail.change import api
@@ -165,31 +165,6 @@ def test_what_is_not_known_says_so_and_what_is_cut_off_is_counted() -> None:
     assert "| g | t | 9 | unknown | 3 | unknown | unknown | unknown | unknown |" in shown
     assert "| g | t | 10 |" not in shown
     assert "and 50 more, all of them in the plan: `acktrail change show --json`" in shown
-
-
-def test_a_plan_of_fifty_share_partitions_is_read_in_half_a_minute() -> None:
-    """First who asks for what, why, where; then what it costs; then one line for each sentence, with the least and the
-    greatest of its numbers, a few share partitions named and all counted. Fewer than 140 words stand above
-    the list of share partitions."""
-    rows = [
-        partition_facts(10 + number, (0, 100), partition=number, topic="orders", partition_count=50)
-        for number in range(50)
-    ]
-    topic = replace(TOPIC, partition_count=50)
-    request = a_request(requested_by="ann", reason="bad release")
-    shown = plan_texts.plan_text(a_plan(request, a_snapshot(*rows, topics=(topic,))), where="prod k:9092").replace(
-        "\\", ""
-    )
-    lines = shown.splitlines()
-    assert lines[0].startswith("ann asks for this reset of g **to-earliest on cluster prod k:9092, id ")
-    assert lines[0].endswith(". Reason: bad release")
-    assert lines[2] == "**It loses 0, repeats 1,725 offsets, revives unknown poison.**"
-    assert "By the state at 2023-11-14T22:13:20" in lines[4]
-    (again,) = [line for line in lines if "delivered_again" in line]
-    assert "| g orders:0, g orders:1, g orders:2 and 47 more | 10 to 59 offsets that the group was done with" in again
-    assert not [line for line in lines if line.startswith("| info")]
-    above, _, _ = shown.partition("| Group |")
-    assert len(re.sub(r"[|*-]", " ", above).split()) < 140
 
 
 FORM: dict[str, Any] = {

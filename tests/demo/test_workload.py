@@ -4,9 +4,7 @@ its own, and files of others are safe."""
 from __future__ import annotations
 
 import threading
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,12 +13,10 @@ from servers.workload import until
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.errors import ConfigurationError, NotAuthorized, Unreachable
+from acktrail.errors import ConfigurationError, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.error_codes import GROUP_AUTHORIZATION_FAILED
-from acktrail.kafka.descriptions import GroupConfigs
 from acktrail_demo.demo import demo_folder
-from acktrail_demo.workload.demo_cluster import DemoCluster, WorkloadUnfinished
+from acktrail_demo.workload.demo_cluster import WorkloadUnfinished
 from acktrail_demo.workload.scenario import (
     ALWAYS,
     Action,
@@ -80,15 +76,6 @@ def test_the_plan_follows_from_the_seed(seed: int, scale: float) -> None:
     plans = [plan for group in scenario.groups for plan in group.record_plans.values()]
     assert {plan.final for plan in plans} == set(Action)
     assert RecordPlan(releases=ALWAYS) in plans
-
-
-def test_a_group_whose_configuration_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else none of its settings would be made, and its consumers would do something else."""
-    answer = GroupConfigs(group_id="g", configs=None, error_code=GROUP_AUTHORIZATION_FAILED, error="no")
-    admin = SimpleNamespace(group_configs=lambda _: [answer])
-    monkeypatch.setattr(DemoCluster, "_admin", lambda _: nullcontext(admin))
-    with pytest.raises(NotAuthorized, match="DESCRIBE_CONFIGS"):
-        object.__new__(DemoCluster).configure_group("g", {"share.auto.offset.reset": "earliest"})
 
 
 def _fill(root: Path) -> None:

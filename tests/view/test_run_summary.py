@@ -57,10 +57,7 @@ Batch = tuple[int, int, int, int]
 def run_of(**found: list[dict[str, Any]]) -> RunTables:
     """Tables with only the named rows in them."""
     built = {
-        name: pa.Table.from_pylist(
-            [{column: ({"run_id": RUN} | row).get(column) for column in TABLES[name].names} for row in rows],
-            schema=TABLES[name],
-        )
+        name: pa.Table.from_pylist([{"run_id": RUN} | row for row in rows], schema=TABLES[name])
         for name, rows in found.items()
     }
     return replace(RunTables.empty(), **built)
@@ -276,12 +273,11 @@ def test_json_holds_every_row_and_no_minus_one() -> None:
 
 
 def state(batches: Iterable[Batch], *, archived_seen: int = 0) -> pa.Table:
-    schema = TABLES["share_partition_states"]
     row = {"group_id": "g", "topic_id": "t", "partition": 0, "state_partition": HOME, "archived_seen": archived_seen}
     names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
     structs = [dict(zip(names, (f, f + more, kind, count), strict=True)) for f, more, kind, count in batches]
     whole = row | {"batches": structs, "last_record_offset": LAST_RECORD}
-    return pa.Table.from_pylist([{name: whole.get(name) for name in schema.names}], schema=schema)
+    return pa.Table.from_pylist([whole], schema=TABLES["share_partition_states"])
 
 
 def archived(record: int, batches: Iterable[Batch], *, state_partition: int = HOME) -> list[ArchivedRange]:

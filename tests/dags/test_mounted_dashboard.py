@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from samples.dashboard_tables import Sizes, put, write_dashboard_tables, write_evidence_tables
+from samples.dashboard_tables import Sizes, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail_dashboard.web.application import PAGES
@@ -56,8 +56,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from acktrail_dags.run_target import table_run_id
 
     own = table_run_id("acktrail_export", "manual__1", 2)
-    put(
-        found, "export_ranges", [{"run_id": own, "state_partition": 1, "records_read": 4_711, "records_decoded": 4_711}]
+    found.append(
+        "export_ranges", [{"run_id": own, "state_partition": 1, "records_read": 4_711, "records_decoded": 4_711}]
     )
     return root
 

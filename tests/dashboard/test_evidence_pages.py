@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from change.scenes import CLUSTER, attempt, unlocked
 from dashboard.conftest import Site
-from samples.dashboard_tables import HOSTILE, NOW, put, topic_id_of, write_evidence_tables
+from samples.dashboard_tables import HOSTILE, NOW, topic_id_of, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail.change import api
@@ -202,7 +202,7 @@ def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[]
     site, root = served(), tmp_path / "tables"
     site.tables.prepare()
     write_evidence_tables(site.tables)
-    put(site.tables, "findings", [{"rule": RULE, "severity": "critical", "subject": "s", "cluster_id": "c"}])
+    site.tables.append("findings", [{"rule": RULE, "severity": "critical", "subject": "s", "cluster_id": "c"}])
     for file in (root / "findings").glob("*.parquet"):
         file.write_bytes(file.read_bytes()[:100])
     newest = max((root / "quality_results" / "_delta_log").glob("*.json"))

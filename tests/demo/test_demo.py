@@ -7,11 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from embedded.processes import DEFAULT_SIGNALS
+from embedded.processes import DEFAULT_SIGNALS, eventually
 
 from acktrail.embedded import DEFAULT_VERSION
 from acktrail_demo.faults.library import faults_on
@@ -41,15 +40,6 @@ def _words(process: Path) -> bytes:
         return b""
 
 
-def _gone(folder: Path, *, within_s: float = 120.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while _processes_of(folder):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
 @pytest.mark.full  # a run of the wheel's demo is part of CI; tests/dags and test_faults have the rest in parts
 def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     """Summary on stdout, steps on stderr, one HTML file that needs no network; every verdict a match; nothing left.
@@ -60,7 +50,7 @@ def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     command = [ACKTRAIL, "demo", "--with-faults", "--out", str(out)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert _gone(out), _processes_of(out)
+    assert eventually(lambda: not _processes_of(out)), _processes_of(out)
     report = f"Report: {out}/reports/acktrail-report-"
     for wanted in ("fraud-scoring", "ARCHIVED", "LAG", "Verdicts", "Findings", report):
         assert wanted in run.stdout
@@ -97,7 +87,7 @@ def test_a_demo_that_is_ended_early_leaves_no_process(tmp_path: Path, number: si
     finally:
         demo.kill()
         demo.wait()
-    assert _gone(out), _processes_of(out)
+    assert eventually(lambda: not _processes_of(out)), _processes_of(out)
     if number == signal.SIGTERM:
         assert demo.returncode == 130
         assert "Traceback" not in rest

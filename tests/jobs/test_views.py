@@ -16,7 +16,7 @@ from change.scenes import a_journal, attempt
 from jobs.test_statuses import Clock
 from jobs.world import BEGAN_AT, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession
-from samples.dashboard_tables import HOSTILE, put
+from samples.dashboard_tables import HOSTILE
 
 from acktrail.change.audit.audit_chain import AuditEntry, Event
 from acktrail.format.columns.schemas.table_schemas import TABLES
@@ -66,11 +66,11 @@ def clock(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cloc
         clock.work(f"r{number}")
         reconcile(clock.config, f"r{number}", "in-process", with_history=True)
     gap = {"cluster_id": "c1", "state_partition": 3, "gap_first": 70, "gap_last": 79, "gap_reason": "pruned"}
-    put(clock.tables, "export_ranges", [{**gap, "exported_at": BEGAN_AT}])
+    clock.tables.append("export_ranges", [{**gap, "exported_at": BEGAN_AT}])
     letter = {"group_id": GIVES_UP, "topic": "orders", "partition": 0, "decode_status": "decoded"}
     letter |= {"cluster_id": "c1", "timestamp_ms": int(BEGAN_AT.timestamp() * 1000)}
     letters = [(0, REJECTED), (1, REJECTED), (1, REJECTED), (2, None)]
-    put(clock.tables, "dead_letter_records", [{**letter, "offset": at, "message": text} for at, text in letters])
+    clock.tables.append("dead_letter_records", [{**letter, "offset": at, "message": text} for at, text in letters])
     plan, root = attempt(Path(clock.config.uri), 1), Path(clock.config.uri)
     own = {"attempt": 0, "plan_id": plan.plan_id, "plan_hash": plan.plan_hash, "group_id": plan.groups[0].group_id}
     a_journal(root).note([AuditEntry(kind="reset", event=Event.APPROVED, **own)])
@@ -185,7 +185,7 @@ def test_a_view_is_its_table_at_one_version(clock: Clock, spark: SparkSession) -
         if version is not None:
             rows = clock.tables.read(name)
             assert sorted(map(repr, view.toArrow().to_pylist())) == sorted(map(repr, rows.to_pylist())), name
-    put(clock.tables, "topics", [{"cluster_id": "c1", "topic_id": "new"}])
+    clock.tables.append("topics", [{"cluster_id": "c1", "topic_id": "new"}])
     count = spark.table("topics").count()
     register_views(spark, clock.config)
     assert spark.table("topics").count() == count + 1

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from samples.dashboard_tables import put
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
@@ -40,7 +39,7 @@ def beside(folder: Path, rows: Mapping[str, list[Mapping[str, Any]]], *keys: tup
     """What `after` says beside each of `keys`, with `described_topic` and `group_state`; and who was only described."""
     tables = Tables(TablesConfig(uri=str(folder)))
     for name, own in rows.items():
-        put(tables, name, [{**COMMON, **({} if name == "topics" else {"phase": "after"}), **row} for row in own])
+        tables.append(name, [{**COMMON, **({} if name == "topics" else {"phase": "after"}), **row} for row in own])
     described = read_descriptions(tables, "r1")
     schema = pa.schema([TABLES["offset_observations"].field(name) for name in KEY_COLUMNS])
     asked = pa.Table.from_pylist([dict(zip(KEY_COLUMNS, key, strict=True)) for key in keys], schema=schema)

@@ -140,13 +140,8 @@ def check_state(number: int, rule_id: str) -> str:
     return "fails" if is_broken else "holds"
 
 
-def put(tables: Tables, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows as one commit; columns that are not named are null."""
-    tables.append(name, pa.Table.from_pylist([*rows], schema=TABLES[name]))
-
-
 def _put(tables: Tables, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    put(tables, name, ({"cluster_id": CLUSTER, **row} for row in rows))
+    tables.append(name, [{"cluster_id": CLUSTER, **row} for row in rows])
 
 
 def _queues(sizes: Sizes) -> Any:

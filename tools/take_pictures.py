@@ -1,6 +1,6 @@
 """Take the pictures of pages in docs/images: ``tools/take_pictures.py DEMO [NAME…]``, and of the tab of a run in
 Airflow: ``tools/take_pictures.py http://admin:PASSWORD@127.0.0.1:PORT``, where ``acktrail demo --serve --with-faults``
-serves it.
+serves it; those of a reset in Airflow: ``tools/take_pictures.py reset``.
 
 DEMO is the folder that ``acktrail demo --with-faults --out DEMO`` wrote: who is in trouble there and what broke a rule
 are a real broker's, as is the poison record (README.md's commands are run for it). What a demo of a minute does not
@@ -19,27 +19,34 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 
-from drivers.airflow_scene import AirflowPages  # programs of the tests
+from drivers.airflow_scene import AirflowPages, AirflowReviewer, asked_until  # programs of the tests
 from drivers.axe import show_as
 from drivers.browser import Page, browsing
 from integration.test_documented_commands import Block, prepared_broker, run_lines, run_of
 from samples.dashboard_tables import Sizes, topic_id_of, write_dashboard_tables, write_evidence_tables
+from samples.history_tables import build
 from servers.web_server import web_server
+from servers.workload import Workload
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow_api import AirflowApi
+from acktrail.embedded.airflow_standalone import AirflowStandalone
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.report import publish
 from acktrail_dashboard.web.application import create_app
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/images"
 _STUCK: Final = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})
+_DAGS: Final = FOLDER.parents[1] / "dags"
 _STOPPED: Final = "acktrail_reconcile"
+_RESET: Final = "acktrail_reset_offsets"
 _HISTORY: Final = Block(document="docs/poison-record.md", lines=("acktrail run history",), not_run=None)
 
 
@@ -134,6 +141,48 @@ def take_run_tab(airflow: str, folder: Path = FOLDER) -> None:
         tab.picture(folder / "airflow-run-tab.png")
 
 
+def take_reset(folder: Path = FOLDER) -> None:
+    """The form of a reset, what its approval shows and its run, by an Airflow and a broker of their own."""
+    with ExitStack() as stack:
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        standalone = AirflowStandalone(_DAGS, folder=own / "airflow", env={"ACKTRAIL_TABLES": str(own / "tables")})
+        running, broker = stack.enter_context(standalone), stack.enter_context(EmbeddedBroker())
+        workload = Workload(broker.config())
+        for topic, acknowledged in (("orders", 20), ("bills", 12)):
+            workload.create_topic(topic)
+            workload.produce(topic, 20)
+            workload.acknowledge("order-fulfilment", topic, acknowledged)
+        tables = TablesConfig(uri=str(own / "tables"))
+        export(broker.config(), tables)
+        build(Tables(tables))
+        api = AirflowReviewer.of(standalone)
+        api.add_connection("acktrail_kafka", host=broker.bootstrap_servers)
+        running.watch().wait_for_dag(_RESET, timeout_s=300)
+        api.set_paused(_RESET, paused=False)
+        tab = stack.enter_context(browsing(own / "browser"))
+        show_as(tab, "light", 1400, 1000)
+        pages = AirflowPages(tab, running.url, api.token())
+
+        def take_page(name: str, path: str, shown: str, *, button: str = "") -> None:
+            pages.open(path)
+            if button:
+                tab.press(button)
+            tab.until(f"document.body.innerText.includes({shown!r})")
+            tab.until("document.getAnimations().every(each => each.effect.getTiming().iterations === Infinity)")
+            tab.picture(folder / f"{name}.png")
+            print(name)
+
+        take_page("reset-form", f"dags/{_RESET}", "Share groups", button="Trigger")
+        order = {"groups": ["order-fulfilment"], "all_topics": True, "strategy": "to-earliest", "dry_run": False}
+        run_id = api.trigger(_RESET, {**order, "reason": "orders were booked twice"})
+        asked_until(api.approvals, "the approval")
+        run = f"dags/{_RESET}/runs/{quote(run_id, safe='')}"
+        take_page("reset-approval", f"{run}/tasks/approve/required_actions", ", repeats ")
+        api.answer(api.approvals()[0], "Approve")
+        asked_until(lambda: api.run(_RESET, run_id).state == "success", "the run")
+        take_page("reset-run", run, "check_result")
+
+
 def _sample_tables(root: Path) -> Tables:
     sizes = Sizes(groups=8, partitions_a_group=4, runs=48, fine_days=1, hourly_days=7, names=())
     tables = write_dashboard_tables(root, sizes)
@@ -153,5 +202,7 @@ def _poison_tables(folder: Path) -> Tables:
 if __name__ == "__main__":
     if sys.argv[1].startswith("http"):
         take_run_tab(sys.argv[1])
+    elif sys.argv[1] == "reset":
+        take_reset()
     else:
         main(Path(sys.argv[1]), tuple(sys.argv[2:]))

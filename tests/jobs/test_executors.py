@@ -17,8 +17,6 @@ from pyspark.sql import SparkSession
 
 from acktrail.errors import MissingDependency
 from acktrail.executors import Executors, InProcess, JobStep, Work, balanced_shares, default_executors
-from acktrail.reconcile.observed_run import Coverage, StateLog
-from acktrail.reconcile.replay_resume import ReplayStart, replay_shares
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation, run_data
 from acktrail_expectations.gate import validate_run
@@ -129,15 +127,6 @@ def test_shares_are_neighbours_of_about_the_same_weight(weights: list[int], coun
     for share in shares:
         own = [weight for _, weight in share]
         assert sum(own) <= sum(weights) / count + max(own)
-
-
-def test_there_are_as_many_shares_as_workers_however_many_records() -> None:
-    """Each share of whole state partitions reads what is not compacted: more of them would read it more often."""
-    for records in (10, 90_000, 2_000_000):
-        coverages = {n: Coverage(state_partition=n, log=StateLog(), end_offset=records) for n in range(50)}
-        shares = replay_shares(coverages, ReplayStart(), 2)
-        assert [each.state_partition for share in shares for each in share] == list(range(50))
-        assert len(shares) == 2
 
 
 TOGETHER = (

@@ -172,40 +172,19 @@ def test_without_the_state_topics_ends_nothing_is_claimed(world: World) -> None:
     assert not {rule for rule, _ in world.findings("r1")} - {"unknown"}
 
 
-def test_what_is_wrong_with_records_is_found(world: World) -> None:
-    """Records on the wrong state partition, on two of them, archived, stuck in archiving, without a readable key, or
-    with a state that no broker writes."""
-    misplaced, scattered, stuck, odd = key_of("m"), key_of("s"), key_of("x"), key_of("o")
-    wrong = (_place(world, misplaced) + 1) % 4
-    world.write_bytes(0, b"\x00", b"")
-    world.write(snapshot(misplaced), on=wrong)
-    world.write(snapshot(scattered, 2))
-    world.write(*[snapshot(scattered, 2)] * 9, on=(_place(world, scattered) + 1) % 4)
-    world.write(snapshot(stuck, 0, (batch(0, 1, 3, 5), batch(2, 4, 4, 5))))
-    place = world.write(snapshot(odd, 0, (batch(5, 9, 1), batch(0, 6, 0))))
+def test_a_state_counts_where_a_broker_looks_for_it(world: World) -> None:
+    """Records of a share partition on another state partition are a finding, and its state is not theirs, though they
+    are more and newer."""
+    key = key_of("s")
+    world.write(snapshot(key, 2))
+    world.write(*[snapshot(key, 3)] * 9, on=(_place(world, key) + 1) % 4)
+    world.described[key] = {"start_offset": 2, "lag": 98}
     world.observe("r1")
     reconcile(world.config)
-    shown = {
-        (row["evidence_state_partition"], row["evidence_offset"])
-        for row in world.rows("findings")
-        if row["group_id"] == "o"
-    }
-    assert shown == {place}
-    assert world.findings("r1") == {
-        ("batches_ascending", odd.coordinator_key),
-        ("batches_non_overlapping", odd.coordinator_key),
-        ("delivery_state_allowed", odd.coordinator_key),
-        ("key_on_its_state_partition", misplaced.coordinator_key),
-        ("one_state_partition_per_key", scattered.coordinator_key),
-        ("archiving_stale", stuck.coordinator_key),
-        ("poison_records_archived", stuck.coordinator_key),
-        ("records_quarantined", "state partition 0"),
-    }
+    (state,) = world.rows("share_partition_states")
+    assert (state["state_partition"], state["start_offset"]) == (_place(world, key), 2)
     assert set(world.verdicts("r1").values()) == {"match"}
-    states = {row["group_id"]: row for row in world.rows("share_partition_states")}
-    assert states["s"]["state_partition"] == _place(world, scattered)  # where a broker looks, though older
-    state = states["x"]
-    assert (state["archiving_records"], state["archived_records"], state["max_delivery_count"]) == (2, 3, 5)
+    assert world.findings("r1") == {("one_state_partition_per_key", key.coordinator_key)}
 
 
 def test_hostile_names_stay_what_they_are(world: World) -> None:

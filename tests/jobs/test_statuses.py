@@ -337,24 +337,6 @@ def finished_records_that_the_retention_took_are_no_loss(scene: Scene) -> Looks:
     assert (row["status"], row["verdict"], row["lost_records"]) == ("idle", "match", 0)
 
 
-def a_log_that_ends_below_the_start_offset(scene: Scene) -> Looks:
-    """The status says what the critical finding says."""
-    scene.log(0, 100)
-    scene.write(snapshot(scene.key, 100))
-    row = yield 1
-    assert row["status"] == "idle"
-    scene.log(0, 90)
-    row = yield 1
-    assert row["verdict"] == "past_log_end"
-    assert (row["status"], row["reason"]) == (
-        "inconsistent",
-        "past_log_end: the state ends at offset 100, the log at 90",
-    )
-    scene.log(0, 101)
-    row = yield 1
-    assert row["status"] == "ok"
-
-
 def every_critical_finding_is_a_status(scene: Scene) -> Looks:
     """Also of a rule that no verdict is about, and where the verdict is a match."""
     scene.log(0, 100)
@@ -366,23 +348,12 @@ def every_critical_finding_is_a_status(scene: Scene) -> Looks:
     assert row["reason"] == "batches_not_below_start: a batch lies below the start offset"
 
 
-def the_first_look_does_not_tell_of_the_past(scene: Scene) -> Looks:
-    """Deliveries that ended before the window have no colour, however new the observation is."""
-    scene.log(0, 40)
-    scene.write(snapshot(scene.key, 0))
-    scene.write(update(scene.key, 0, 0, (batch(0, 39, state=0, count=3),)))
-    row = yield 1
-    assert (row["status"], row["released"]) == ("new", None)
-
-
 SCENES = (
     records_that_wait_without_members,
     a_share_partition_that_was_never_delivered_from,
     unfinished_records_that_the_retention_took,
     finished_records_that_the_retention_took_are_no_loss,
-    a_log_that_ends_below_the_start_offset,
     every_critical_finding_is_a_status,
-    the_first_look_does_not_tell_of_the_past,
 )
 
 

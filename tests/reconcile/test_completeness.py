@@ -43,12 +43,6 @@ def told(found: HistoryCompleteness) -> list[tuple[UnknownReason, int | None, in
     ]
 
 
-def test_a_whole_log_lacks_nothing(world: World) -> None:
-    """From the initialization on, every record read: complete."""
-    found = lacking(world)
-    assert (found.is_complete, found.missing, found.known_from) == (True, (), None)
-
-
 def test_an_export_that_began_late(world: World) -> None:
     """What was before the first snapshot is lacking; an update alone does not end that."""
     world.exported[0] = 1

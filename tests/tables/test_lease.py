@@ -37,7 +37,8 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> TablesConfig:
         return TablesConfig(uri=str(tmp_path / "tables"))
     server: S3 = request.getfixturevalue("s3")
     name = f"lease-{random.randrange(10**12)}"
-    config: TablesConfig = server.bucket(name)
+    of_tables_alone = {"aws_s3_allow_unsafe_rename": "true"}
+    config: TablesConfig = server.bucket(name, **of_tables_alone)
     return config
 
 

@@ -25,7 +25,7 @@ from acktrail.export.export_run import known_names
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS, TABLES
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.continuity import LostOffsets, cut_range, end_positions, note_lost
+from acktrail.tables.exported.continuity import LostOffsets, cut_range, end_positions
 from acktrail.tables.exported.damage_report import contradictions, find_damage, present_records
 from acktrail_jobs.commands.pipeline_commands import build_history, verify
 
@@ -127,17 +127,6 @@ def test_every_name_in_the_records_is_known_until_its_state_is_deleted(world: Wo
     world.write(snapshot(key_of("c")))
     world.observe("r3")
     assert known_names(world.tables).groups == {"a", "c"}
-
-
-def test_a_repair_without_losses_writes_no_ranges_anew(world: World) -> None:
-    """Only the newest commit of the records is noted."""
-    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
-    world.export("r1")
-    files = {file.path for file in world.tables.snapshot("export_ranges").files()}
-    note_lost(world.tables, ())
-    after = world.tables.snapshot("export_ranges")
-    assert {file.path for file in after.files()} == files
-    assert after.transaction_version("state_records") == world.tables.snapshot("state_records").version
 
 
 class _ShiftedTask:

@@ -12,7 +12,6 @@ from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
-from acktrail.tables.bucket import split_options
 from acktrail.tables.delta.storage_errors import NO_ANSWER, missing_credentials, storage_failure
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import WorkerLease
@@ -88,21 +87,6 @@ def test_files_of_the_user_and_the_metadata_service_count(
     assert missing("s3://b/t") is None
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert missing("s3://b/t") is not None
-
-
-def test_options_reach_the_client_of_leases() -> None:
-    """Those of the storage, those of the connection; those that delta-rs alone has are left out."""
-    options = {
-        "AWS_ACCESS_KEY_ID": "k",
-        "aws_allow_http": "true",
-        "timeout": "3s",
-        "max_retries": "2",
-        "aws_s3_allow_unsafe_rename": "true",
-        "azure_storage_account_name": "a",
-        "google_service_account": "f",
-    }
-    storage = {"aws_access_key_id": "k", "azure_storage_account_name": "a", "google_service_account": "f"}
-    assert split_options(options) == (storage, {"allow_http": "true", "timeout": "3s"})
 
 
 def of_azure(address: str) -> TablesConfig:

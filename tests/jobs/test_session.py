@@ -168,13 +168,6 @@ def test_a_file_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     assert opened(tmp_path).options
 
 
-def test_a_part_of_one_is_not_used(tmp_path: Path) -> None:
-    """Java dies of reading behind the end of the file."""
-    file = made(tmp_path)
-    file.write_bytes(b"class")
-    assert opened(tmp_path).options == ()
-
-
 @pytest.mark.parametrize("name", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"])
 def test_none_is_made_where_a_folder_on_the_class_path_holds_files(name: str, tmp_path: Path) -> None:
     """Java would not start; an empty folder does no harm."""
@@ -246,18 +239,15 @@ def test_sessions_make_it_use_it_and_survive_a_broken_one(tmp_path: Path) -> Non
     ],
 )
 def test_a_line_has_its_own_level(line: str, level: int) -> None:
-    """The banner is for those who look for it; errors stay errors; what is not known is a warning."""
+    """The banner is for those who look for it; errors stay errors; what is not known is a warning. Lines of a stack
+    trace belong to the error above them."""
     assert level_of(line) == level
-
-
-def test_a_stack_trace_has_the_level_of_its_first_line() -> None:
-    """Lines of a trace belong to the error above them."""
-    for line in (
+    for trace in (
         "\tat org.apache.spark.Task.run(Task.scala:1)",
         "Caused by: java.io.IOException: no",
         "java.lang.Error",
     ):
-        assert level_of(line, logging.ERROR) == logging.ERROR
+        assert level_of(trace, level) == level
 
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")

@@ -19,7 +19,6 @@ from acktrail.executors import InProcess
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.findings import note_seen
-from acktrail.replay.time_buckets import added_buckets
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
 from acktrail_jobs.pipeline.status_run import write_statuses
@@ -63,12 +62,6 @@ class Clock(World):
 def contents(world: World) -> dict[str, list[Any]]:
     """All rows of the tables of statuses, in an order of their own."""
     return {name: sorted(map(_text, world.rows(name))) for name in TABLES}
-
-
-def trends(self: World) -> list[str]:
-    """What readers make of the trends: the same however the parts lie in chunks."""
-    rows = self.tables.read("queue_trends")
-    return [_text(row) for row in added_buckets(rows.take(pc.sort_indices(rows["chunk"]))).to_pylist()]
 
 
 def _text(row: dict[str, Any]) -> str:

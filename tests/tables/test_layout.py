@@ -65,20 +65,6 @@ def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> Non
     assert tables.read("state_records")["batches"].null_count == 40_000
 
 
-def test_a_followed_table_has_what_others_committed(tmp_path: Path) -> None:
-    """The followed object shows each commit of another writer as soon as it is there, one or several."""
-    ours, theirs = (Tables(TablesConfig(uri=str(tmp_path))) for _ in range(2))
-    rows = pa.Table.from_pylist([{"offset": 1}], schema=STATE_RECORDS)
-    ours.append("state_records", rows)
-    for more in (0, 1, 2):
-        for _ in range(more):
-            theirs.append("state_records", rows)
-        newest, followed = theirs.snapshot("state_records"), ours.followed("state_records")
-        assert newest is not None
-        assert followed is not None
-        assert followed.version == newest.version
-
-
 def test_a_table_that_went_back_is_opened_again(tmp_path: Path) -> None:
     """A table that was followed and then replaced by an older copy gets its next commit after the copy's newest."""
     tables, root = Tables(TablesConfig(uri=str(tmp_path / "now"))), tmp_path / "now" / "state_records"

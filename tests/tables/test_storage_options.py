@@ -12,7 +12,7 @@ from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
-from acktrail.tables.delta.storage_errors import NO_ANSWER, missing_credentials, storage_failure
+from acktrail.tables.delta.storage_errors import NO_ANSWER, client_options, missing_credentials, storage_failure
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import WorkerLease
 
@@ -87,6 +87,18 @@ def test_files_of_the_user_and_the_metadata_service_count(
     assert missing("s3://b/t") is None
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert missing("s3://b/t") is not None
+
+
+def test_only_a_profile_is_asked_for_by_force(tmp_path: Path) -> None:
+    """delta-rs reads no profile for a server that is not Amazon's, unless it is told to; keys need no such thing."""
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    assert client_options("s3://b/t", keys) == keys
+    assert client_options("gs://b/t", {}) == {}
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text("")
+    assert client_options("s3://b/t", keys) == keys
+    assert client_options("s3://b/t", {}) == {"aws_force_credential_load": "true"}
+    assert client_options("s3://b/t", {"aws_force_credential_load": "false"}) == {"aws_force_credential_load": "false"}
 
 
 def of_azure(address: str) -> TablesConfig:

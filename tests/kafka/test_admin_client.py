@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pytest
-from samples.golden_vectors import SEED, wire
 from servers.fake_kafka import (
     ALTER,
     HANG_UP,
@@ -35,12 +34,8 @@ from acktrail.errors import (
 )
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done
-from acktrail.kafka.client.coordinators import SendResult
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.groups.change_requests import ChangeTarget, PartResponse, alter_request, results_per_target
-from acktrail.kafka.groups.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 
-CASES = SEED["alter_share_group_offsets"]["cases"]
 TWO = [NewStartOffset(topic="T1", partition=index, start_offset=5) for index in (0, 1)]
 
 
@@ -60,45 +55,6 @@ def alter(fake: FakeKafka, *answers: Any, timeout_ms: int = 2_000) -> tuple[Chan
 
 def outcomes(results: tuple[ChangeResult, ...]) -> list[Outcome]:
     return [result.outcome for result in results]
-
-
-def test_the_request_is_the_bytes_of_the_schema() -> None:
-    """R004-09 to R004-12: api key 91, version 0, flexible; group, topics by name, partitions with start offset."""
-    request = alter_request("S1", [NewStartOffset(topic="T1", partition=0, start_offset=0)])
-
-    assert request.encode(version=0) == wire("W-alter-request-body")
-    assert (AlterShareGroupOffsetsRequest.API_KEY, AlterShareGroupOffsetsRequest.valid_versions) == (91, (0, 0))
-
-
-def test_the_answer_is_read_as_the_schema_says() -> None:
-    """R004-13 to R004-15: throttle time, error and message of the whole request, results by topic and partition."""
-    answer = AlterShareGroupOffsetsResponse.decode(wire("W-alter-response-top-level"), version=0)
-
-    assert (answer.throttle_time_ms, answer.error_code, answer.responses) == (0, 68, [])
-    assert answer.error_message == "The group is not empty."
-    again = altered([("T1", 3, 29)]).encode(version=0)
-    (topic,) = AlterShareGroupOffsetsResponse.decode(again, version=0).responses
-    assert (topic.topic_name, topic.partitions[0].partition_index, topic.partitions[0].error_code) == ("T1", 3, 29)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_every_partition_asked_for_has_a_result(case: dict[str, Any]) -> None:
-    """R004-14, R004-32: a top-level error counts for each partition, a partition left out was not attempted."""
-    asked = [ChangeTarget(topic=topic, partition=partition) for topic, partition, _ in case["requested"]]
-    parts = {
-        ChangeTarget(topic=topic["TopicName"], partition=row["PartitionIndex"]): PartResponse(
-            error_code=row["ErrorCode"], message=None
-        )
-        for topic in case["response"]["Responses"]
-        for row in topic["Partitions"]
-    }
-    response = case["response"]
-    sent = SendResult(error_code=response["ErrorCode"], message=response.get("ErrorMessage"))
-    results = results_per_target("g", asked, sent, lambda _: parts, "READ")
-
-    found = [[r.topic, r.partition, "NOT_ATTEMPTED" if r.error_code is None else r.error_code] for r in results]
-    assert found == case["result"]
-    assert all((r.outcome is Outcome.DONE) == (r.error_code == 0) for r in results)
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,8 @@ def test_codecs_of_a_real_broker(codec: str, broker: EmbeddedBroker, topics: dic
 
 
 def test_transactions_of_a_real_broker(broker: EmbeddedBroker, workload: Workload, tmp_path: Path) -> None:
-    """Of committed, aborted and open transactions the segment gives what a consumer of committed records gets, and an
-    address for records without an outcome yet."""
+    """Of committed and aborted transactions, and of one that is open meanwhile, the segment gives what a consumer of
+    committed records gets, and an address for records without an outcome yet."""
     topic = f"transactions-{uuid4().hex[:8]}"
     workload.create_topic(topic)
     producers = [
@@ -178,16 +178,16 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, workload: Workloa
     ]
     for producer in producers:
         producer.init_transactions(30)
+    producers[1].begin_transaction()
+    opened: list[int] = []
+    producers[1].produce(topic, value=b"open", on_delivery=lambda _, message: opened.append(message.offset()))
+    producers[1].flush(30)
     for number in range(6):
         producer = producers[0]
         producer.begin_transaction()
         producer.produce(topic, value=b"%d" % number)
         producer.flush(30)
         producer.abort_transaction(30) if number % 2 else producer.commit_transaction(30)
-    producers[1].begin_transaction()
-    opened: list[int] = []
-    producers[1].produce(topic, value=b"open", on_delivery=lambda _, message: opened.append(message.offset()))
-    producers[1].flush(30)
     (file,) = copied(broker, tmp_path, topic)
     damage: list[SegmentDamage] = []
     reading = ReadReport(state_partition=0, on_damage=damage.append)

@@ -300,14 +300,6 @@ def test_the_new_log_begins_where_the_logs_part(shared: int, lost: int, new: int
     assert kafka.reads <= 12
 
 
-@pytest.mark.parametrize(("epoch", "compared"), [(1, False), (2, True)])
-def test_the_same_leader_never_loses_records(epoch: int, compared: bool) -> None:  # a parameter
-    """Nothing is read where the leader epoch is the stored one."""
-    kafka = Kafka([b"a", b"b"], 0)
-    resumed = Resumption(partition=0, position=2, stored=Stored([b"a", b"b"], 0), now=kafka.offsets(epoch))
-    assert resumed.needs_comparison is compared
-
-
 def test_records_differ_by_offset_time_key_and_value() -> None:
     """Any of them makes another fingerprint; null is not empty."""
     samples = [(0, 1, b"k", b"v"), (1, 1, b"k", b"v"), (0, 2, b"k", b"v"), (0, 1, b"kv", b""), (0, 1, None, b"v")]
@@ -344,13 +336,6 @@ def addressed(offset: int, record: StateRecord | None) -> AddressedRecord[StateR
     return decode_raw(RawRecord(state_partition=0, offset=offset, timestamp_ms=1, key=key, value=damaged))
 
 
-def test_the_state_is_that_of_the_records() -> None:
-    """Snapshot, update, and the address of the last one."""
-    reading = reading_after(SNAPSHOT, UPDATE)
-    assert reading.state is not None
-    assert (reading.state.start_offset, reading.state.batches, reading.offset) == (7, UPDATE.batches, 1)
-
-
 def test_after_a_record_that_cannot_be_read_nothing_is_known() -> None:
     """It may have been a snapshot: what updates add to is unknown."""
     reading = reading_after(SNAPSHOT, None, UPDATE)
@@ -359,10 +344,11 @@ def test_after_a_record_that_cannot_be_read_nothing_is_known() -> None:
 
 
 def test_a_snapshot_makes_the_state_known_again() -> None:
-    """It replaces all earlier records; so does a tombstone."""
+    """It replaces all earlier records; so does a tombstone. What follows is added to it."""
     again = reading_after(None, UPDATE, SNAPSHOT, UPDATE)
     assert again.unreadable is None
-    assert again.state == reading_after(SNAPSHOT, UPDATE).state
+    assert again.state is not None
+    assert (again.state.start_offset, again.state.batches, again.offset) == (7, UPDATE.batches, 3)
     gone = reading_after(SNAPSHOT, None, Tombstone(key=KEY))
     assert (gone.unreadable, gone.state) == (None, None)
 
@@ -402,15 +388,6 @@ def test_aborted_records_lie_between_the_first_offset_and_the_marker() -> None:
         (8, 9, "data"),
     ]
     assert [kind for *_, kind in kinds(data, (8, 3))] == ["data", "aborted", "control", "data", "control", "data"]
-
-
-@given(st.integers(0, 200))
-def test_a_batch_that_is_cut_off_is_left_out(cut: int) -> None:
-    """A fetch ends anywhere; nothing is read beyond it."""
-    whole = raw(0, 3) + raw(4, 9)
-    found = kinds(whole[: len(whole) - cut])
-    assert found == [(0, 3, "data"), (4, 9, "data")][: len(found)]
-    assert (len(found) == 2) is (cut == 0)
 
 
 def test_another_format_is_an_error() -> None:

@@ -19,6 +19,7 @@ from acktrail.connect.metrics.worker_metrics import metrics_served
 from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
+from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -27,51 +28,31 @@ from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 
 
-@pytest.fixture
-def batch(admin: ShareGroupAdmin, worked: Worked) -> SourceBatch:
-    return observe(admin, run_id="r1", phase="before")
+@pytest.fixture(scope="module")
+def batch(broker: EmbeddedBroker, worked: Worked) -> SourceBatch:
+    """What one look says."""
+    with ShareGroupAdmin(broker.config()) as admin:
+        return observe(admin, run_id="r1", phase="before")
 
 
 def rows_of(batch: SourceBatch, table: str, **wanted: Any) -> list[dict[str, Any]]:
     return [row for row in batch.rows[table].to_pylist() if all(row[name] == value for name, value in wanted.items())]
 
 
-def test_rows_have_the_tables_columns_and_no_minus_one(batch: SourceBatch) -> None:
-    """Unknown is null; every row says cluster, run and phase."""
+def test_rows_have_the_tables_columns_and_no_minus_one(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """Unknown is null; every row says cluster, run, phase, and when the cluster was asked."""
+    begun = dt.datetime.now(dt.UTC)
+    batch = observe(admin, run_id="r1", phase="before")
+    ended = dt.datetime.now(dt.UTC)
     for name, table in batch.rows.items():
         assert table.schema == TABLES[name]
         assert table.num_rows
         assert set(table.column("run_id").to_pylist()) == {"r1"}
         assert all(-1 not in row.values() for row in table.to_pylist())
+        at = "last_seen_at" if name == "topics" else "observed_at"
+        assert all(begun <= row[at] <= ended for row in table.to_pylist())
     assert batch.position is None
     assert batch.source_partition.startswith("observation/")
-
-
-def test_every_row_says_when_the_cluster_was_asked(admin: ShareGroupAdmin, worked: Worked) -> None:
-    """Between the call and its end."""
-    begun = dt.datetime.now(dt.UTC)
-    batch = observe(admin, run_id="r3", phase="before")
-    ended = dt.datetime.now(dt.UTC)
-    at = {"topics": "last_seen_at", "group_observations": "observed_at", "offset_observations": "observed_at"}
-    for table, name in at.items():
-        assert all(begun <= row[name] <= ended for row in rows_of(batch, table)), table
-
-
-def test_share_partitions_are_what_the_group_describes(
-    batch: SourceBatch, admin: ShareGroupAdmin, worked: Worked
-) -> None:
-    """Start offset, lag and leader epoch of a quiet group are those of a direct question."""
-    seen = {r["partition"]: r for r in rows_of(batch, "offset_observations", group_id=worked.group)}
-    for offset in admin.describe_offsets(worked.group):
-        row = seen.pop(offset.partition)
-        assert [row[name] for name in ("topic", "topic_id", "start_offset", "lag", "leader_epoch")] == [
-            offset.topic,
-            offset.topic_id,
-            offset.start_offset,
-            offset.lag,
-            offset.leader_epoch,
-        ]
-    assert not seen
 
 
 def test_logs_of_described_topics_and_of_the_state_topic_are_there(
@@ -95,13 +76,6 @@ def test_groups_have_type_state_and_configuration(batch: SourceBatch, worked: Wo
     configs = dict(row["configs"])
     assert configs["share.auto.offset.reset"] == "earliest"
     assert not [name for name in configs if name.startswith(("consumer.", "streams."))]
-
-
-def test_topics_are_all_that_there_are(batch: SourceBatch, admin: ShareGroupAdmin, worked: Worked) -> None:
-    """The listing holds every topic with its id."""
-    assert {(r["topic"], r["topic_id"]) for r in rows_of(batch, "topics")} == {
-        (t.name, t.topic_id) for t in admin.topics()
-    }
 
 
 def test_a_deleted_topic_is_not_there(admin: ShareGroupAdmin, workload: Workload) -> None:

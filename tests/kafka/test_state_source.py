@@ -11,14 +11,13 @@ import pytest
 from drivers.bounded_reading import drain
 from drivers.whole_topic import records_of
 from jobs.replaying import replayed_again, replayed_here
-from servers.guarded_broker import GuardedBroker
 from servers.workload import Worked, Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.embedded import EmbeddedBroker
-from acktrail.errors import ForeignCluster, NotAuthorized
+from acktrail.errors import ForeignCluster
 from acktrail.export import export_run, repair_run
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -101,36 +100,6 @@ def test_batches_are_consecutive_and_say_what_they_hold(kafka: KafkaConfig, work
     assert {batch.source_partition for batch in batches} == {
         f"state/{cluster_id}/{state_topic.topic_id}/{span.partition}" for span in spans
     }
-
-
-def test_partitions_that_come_together_are_decoded_together(kafka: KafkaConfig, worked: Worked) -> None:
-    """All batches of one poll share the columns of one decoding: its cost does not grow with the partitions."""
-    task, polls = StateTask(kafka), list[Sequence[SourceBatch]]()
-    task.start(SourceTaskContext(run_id="run-1"))
-    try:
-        until(lambda: (polls.append(task.poll(0.5)), task.is_finished)[1], what="the end of the run")
-    finally:
-        task.stop()
-    assert sum(map(len, polls)) > 0
-    for batches in polls:
-        columns = [batch.rows["state_records"].column("start_offset") for batch in batches]
-        assert len({chunk.buffers()[1].address for column in columns for chunk in column.chunks if len(chunk)}) <= 1
-
-
-def test_a_continuous_run_goes_on(kafka: KafkaConfig, worked: Worked, workload: Workload) -> None:
-    """Records that are written after the start arrive, and the task never says that it is finished."""
-    task = StateTask(kafka, bounded=False)
-    task.start(SourceTaskContext(position=positions_after(run(kafka, {})).get))
-    workload.acknowledge(f"tail-{uuid4().hex[:8]}", worked.topic, 5)
-    came: list[SourceBatch] = []
-
-    def has_come() -> bool:
-        came.extend(task.poll(0.1))
-        assert not task.is_finished
-        return len(records(came)) >= 5
-
-    until(has_come, what="5 records")
-    task.stop()
 
 
 def test_some_partitions_are_read_alone(kafka: KafkaConfig, worked: Worked) -> None:
@@ -275,25 +244,3 @@ def test_what_is_pruned_between_start_and_fetch_is_a_gap(pruning: EmbeddedBroker
             if first is not None and last is not None:
                 assert first == position
                 position = last + 1
-
-
-def test_missing_acl_names_itself(guarded: GuardedBroker, guarded_workload: Workload) -> None:
-    """R000-66: without any right on the topic, and with DESCRIBE only, the error says that READ is missing; with READ
-    on the state topic alone the whole log is read."""
-    exporter = guarded.config("exporter")
-    for granted in (None, "DESCRIBE"):
-        if granted:
-            guarded_workload.allow("exporter", granted, "TOPIC", STATE_TOPIC)
-        with pytest.raises(NotAuthorized) as caught:
-            run(exporter, {})
-        assert (caught.value.operation, caught.value.resource) == ("READ", f"topic {STATE_TOPIC}")
-    guarded_workload.allow("exporter", "READ", "TOPIC", STATE_TOPIC)
-    until(lambda: _runs(exporter), what="the right to read")
-    assert sorted(records(run(exporter, {}))) == sorted(log_of(guarded.config()))
-
-
-def _runs(config: KafkaConfig) -> bool:
-    try:
-        return bool(run(config, {}))
-    except NotAuthorized:
-        return False

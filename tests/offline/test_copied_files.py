@@ -90,6 +90,9 @@ def test_a_cut_off_archive_is_refused(suffix: str, tmp_path: Path) -> None:
         file.write_bytes(damaged)
         with pytest.raises(MalformedFile, match="damaged or cut off"):
             list(read_dump(file))
+    if suffix == ".gz":  # a copy by blocks ends at the edge of a block
+        file.write_bytes(whole + bytes(512))
+        assert len(list(read_dump(file))) == 2_000
 
 
 def test_other_file_formats_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import struct
 import zlib
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from drivers.command_line import run
 from samples.dump_lines import write_dump
@@ -52,23 +51,6 @@ THREE = [run_of(0, 2), run_of(5, 1), run_of(6, 3)]
 ALL = [r for found in THREE for r in found]
 PARTS = [batch(found) for found in THREE]
 EDGES = [sum(map(len, PARTS[:number])) for number in range(4)]
-
-
-@pytest.mark.parametrize("suffix", [".log.gz", ".log.zst"])
-def test_packed_segments(suffix: str, tmp_path: Path) -> None:
-    """A segment that was packed for the way is read through; one that is cut off is refused."""
-    file = segment(tmp_path, name=f"0{suffix}")
-    if suffix.endswith(".gz"):
-        file.write_bytes(gzip.compress(b"".join(PARTS)) + bytes(512))
-        assert read(file) == (ALL, [])
-        file.write_bytes(gzip.compress(b"".join(PARTS)))
-    else:
-        with pa.CompressedOutputStream(str(file), "zstd") as stream:
-            stream.write(b"".join(PARTS))
-    assert read(file) == (ALL, [])
-    file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(MalformedFile, match="cut off"):
-        read(file)
 
 
 def test_a_segment_torn_anywhere_keeps_its_intact_batches(tmp_path: Path) -> None:

@@ -16,16 +16,13 @@ __all__ = [
     "APPEND_TIME",
     "COMPRESSORS",
     "CONTROL",
-    "TRANSACTIONAL",
     "batch",
-    "control_batch",
     "header_bytes",
     "record_bytes",
     "varint",
 ]
 
 APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
 
@@ -104,11 +101,9 @@ def batch(
     *,
     compression: str = "none",
     attributes: int = 0,
-    producer_id: int = -1,
     last_offset: int | None = None,
     count: int | None = None,
     body: bytes | None = None,
-    crc: int | None = None,
 ) -> bytes:
     """One batch of `records`, which are of one state partition in the order of their offsets."""
     base, created = records[0].offset, records[0].timestamp_ms
@@ -129,18 +124,11 @@ def batch(
         (records[-1].offset if last_offset is None else last_offset) - base,
         created,
         max(r.timestamp_ms for r in records),
-        producer_id,
-        0 if producer_id >= 0 else -1,
-        0 if producer_id >= 0 else -1,
+        -1,
+        -1,
+        -1,
         len(records) if count is None else count,
     )
     checked += body
-    head = struct.pack(">qiibI", base, 9 + len(checked), 7, 2, calc_crc32c(checked) if crc is None else crc)
+    head = struct.pack(">qiibI", base, 9 + len(checked), 7, 2, calc_crc32c(checked))
     return head + checked
-
-
-def control_batch(offset: int, kind: int, *, producer_id: int) -> bytes:
-    """The end of a transaction: `kind` 0 aborts, 1 commits."""
-    key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 3)
-    marker = RawRecord(state_partition=0, offset=offset, timestamp_ms=9, key=key, value=value)
-    return batch([marker], attributes=TRANSACTIONAL | CONTROL, producer_id=producer_id)

@@ -17,13 +17,15 @@ from drivers.command_line import run
 from drivers.whole_topic import records_of
 from oracle.kafka_group_forms import kafka_forms
 from servers.real_broker import kafka_tool
-from servers.workload import Worked, Workload
+from servers.workload import Worked, Workload, until
 from state_topics.filled_topic import read_all
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.group_record import GroupRecordType, decode
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.descriptions import TopicPartition
 from acktrail.offline.copied_files import read_files
 from acktrail.offline.log_segment import ReadReport, SegmentDamage
 from acktrail.tables.delta.store import Tables
@@ -167,7 +169,9 @@ def test_codecs_of_a_real_broker(codec: str, broker: EmbeddedBroker, topics: dic
     assert len(records) == (250 if codec == "producer" else 200)
 
 
-def test_transactions_of_a_real_broker(broker: EmbeddedBroker, workload: Workload, tmp_path: Path) -> None:
+def test_transactions_of_a_real_broker(
+    broker: EmbeddedBroker, workload: Workload, admin: ShareGroupAdmin, tmp_path: Path
+) -> None:
     """Of committed and aborted transactions, and of one that is open meanwhile, the segment gives what a consumer of
     committed records gets, and an address for records without an outcome yet."""
     topic = f"transactions-{uuid4().hex[:8]}"
@@ -188,6 +192,8 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, workload: Workloa
         producer.produce(topic, value=b"%d" % number)
         producer.flush(30)
         producer.abort_transaction(30) if number % 2 else producer.commit_transaction(30)
+    log = TopicPartition(topic=topic, partition=0)
+    until(lambda: admin.list_offsets([log])[0].high_watermark == 13, what="the last marker")
     (file,) = copied(broker, tmp_path, topic)
     damage: list[SegmentDamage] = []
     reading = ReadReport(state_partition=0, on_damage=damage.append)

@@ -14,7 +14,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 44_644,
     "lines of the trunk": 37_402,
-    "lines of tests": 40_704,
+    "lines of tests": 37_061,
     "lines of the largest room": 4_128,
     "modules": 303,
 }

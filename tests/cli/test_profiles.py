@@ -19,7 +19,8 @@ from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.profiles import read_profiles
-from acktrail.view.cluster_health import cluster_health
+from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
+from acktrail.view.finding_rows import FindingRow
 
 HIDDEN = "hidden-w0rd"
 Written = Callable[[str], Path]
@@ -282,6 +283,32 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     assert HIDDEN not in str((done, told))
     (one,) = run(capsys, "config", "profiles", "overview", "--name", "lossy", "--json").rows
     assert [each["offsets"] for each in one["gaps"].values()] == [2]
+
+
+def _found(severity: str) -> tuple[FindingRow, ...]:
+    rest = dict.fromkeys(name for name in FindingRow.__slots__ if name not in {"severity", "is_open"})
+    return (FindingRow(severity=severity, is_open=True, **rest),)  # type: ignore[arg-type]  # no more is looked at
+
+
+def test_urgency_puts_signs_before_age() -> None:
+    """A critical finding before a stale export, that before an error, a gap, a warning and what was not reconciled."""
+    now = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+    minute, day = now - dt.timedelta(minutes=1), now - dt.timedelta(days=1)
+    gap = {"pruned": GapsOfReason(gaps=1, offsets=1, newest_at=None)}
+    worst_first = [
+        ClusterHealth(unknown={"exported_at": "a reason"}),
+        ClusterHealth(exported_at=minute, findings=_found("critical")),
+        ClusterHealth(exported_at=day, findings=()),
+        ClusterHealth(exported_at=minute, findings=_found("error")),
+        ClusterHealth(exported_at=minute, findings=(), gaps=gap),
+        ClusterHealth(exported_at=minute, findings=_found("warning")),
+        ClusterHealth(exported_at=minute, unknown={"findings": "a reason"}),
+        ClusterHealth(exported_at=minute, findings=_found("info"), gaps={}),
+        ClusterHealth(exported_at=now, findings=(), gaps={}),
+    ]
+    ranks = [each.urgency(now) for each in worst_first]
+    assert ranks == sorted(ranks, reverse=True)
+    assert len(set(ranks)) == len(ranks)
 
 
 def _ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> Done:

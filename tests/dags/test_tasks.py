@@ -199,6 +199,29 @@ def test_an_unknown_outcome_is_tried_again_where_running_again_tells_it(caplog: 
     assert "tries again" in caplog.text
 
 
+def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gaps and the silent brokers of an export are counted in its XCom; the asset's extra lists them."""
+    from airflow.sdk import Asset
+
+    from acktrail.export.export_run import ExportGap, ExportSummary
+
+    gaps = tuple(ExportGap(0, at, at) for at in range(1_000))
+    summary = ExportSummary(run_id="r", cluster_id="c", status="complete", gaps=gaps, unanswered=("g",), rows={"t": 2})
+    target = {"run_id": "r", "kafka_conn_id": "k", "tables_uri": "u"}
+    monkeypatch.setattr("acktrail_dags.run_target.export_target", lambda _: target)
+    for name in ("cluster_at", "tables_at"):
+        monkeypatch.setattr(f"acktrail_dags.pipeline_steps.{name}", lambda _: None)
+    monkeypatch.setattr("acktrail.export.export_run.export", lambda *_, **__: summary)
+    asset, pushed = Asset(name="exported", uri="acktrail://exported"), dict[str, Any]()
+    event = SimpleNamespace(extra={})
+    ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    context = {"outlet_events": {asset: event}, "task": SimpleNamespace(outlets=[asset]), "ti": ti}
+    pipeline_steps.export.function(**context)
+    counts = pushed["result"]["counts"]
+    assert (counts["gaps"], counts["unanswered"], counts["rows"]) == (1_000, 1, {"t": 2})
+    assert len(event.extra["counts"]["gaps"]) == 1_000
+
+
 def config_of(monkeypatch: pytest.MonkeyPatch, **fields: object) -> object:
     """What `kafka_config` makes of a connection that the environment defines."""
     monkeypatch.setenv("AIRFLOW_CONN_PROBE", json.dumps({"conn_type": "generic", **fields}))

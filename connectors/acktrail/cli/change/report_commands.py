@@ -168,7 +168,8 @@ def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
     """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So
-    are topics that you may not DESCRIBE, without a word: a broker does not name them (`reset plan --all-topics` does).
+    are topics that you may not DESCRIBE, without a word: a broker does not name them (`change plan reset --all-topics`
+    does).
     """
     from acktrail.change.cluster import Cluster
     from acktrail.change.request.offsets_csv import current_offsets

@@ -145,14 +145,14 @@ def take_reset(folder: Path = FOLDER) -> None:
     """The form of a reset, what its approval shows and its run, by an Airflow and a broker of their own."""
     with ExitStack() as stack:
         own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        standalone = AirflowStandalone(_DAGS, folder=own / "airflow", env={"ACKTRAIL_TABLES": str(own / "tables")})
+        tables = TablesConfig(uri=str(own / "tables"))
+        standalone = AirflowStandalone(_DAGS, folder=own / "airflow", env={"ACKTRAIL_TABLES": tables.uri})
         running, broker = stack.enter_context(standalone), stack.enter_context(EmbeddedBroker())
         workload = Workload(broker.config())
         for topic, acknowledged in (("orders", 20), ("bills", 12)):
             workload.create_topic(topic)
             workload.produce(topic, 20)
             workload.acknowledge("order-fulfilment", topic, acknowledged)
-        tables = TablesConfig(uri=str(own / "tables"))
         export(broker.config(), tables)
         build(Tables(tables))
         api = AirflowReviewer.of(standalone)

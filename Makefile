@@ -52,7 +52,7 @@ test: sync ## The tests, four at a time; the slowest twenty are printed
 # A copy without the folders of the branches and their tests, in an environment of its own.
 test-trunk: ## All tests of the trunk, without its branches
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	git ls-files -z | grep -zvE '^(connectors/acktrail_(demo|drafts|expansion|plugins)|tests/(demo|drafts|expansion|plugins))/' | xargs -0 cp --parents -t "$$folder" && \
+	git ls-files -z | grep -zvE '^(connectors/acktrail_(copied_logs|demo|expansion|plugins)|tests/(copied_logs|demo|expansion|plugins))/' | xargs -0 cp --parents -t "$$folder" && \
 	$(MAKE) -C "$$folder" test
 
 test-all: PYTEST_ARGS += --all
@@ -94,7 +94,7 @@ test-spark: wheel ## The jobs' tests on Spark 4.1, and all tables read by its De
 	$(UV) venv --quiet "$$folder/venv" && \
 	$(UV) pip install --quiet --python "$$python" --constraint "$$folder/lock.txt" 'pyspark<4.2' \
 	  "$$(ls dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
-	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs && \
+	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs tests/plugins/test_state_stream.py && \
 	ACKTRAIL_OTHER_PYTHON="$$python" $(BIN)/pytest -n 0 --all tests/jobs/test_event_log.py -k delta_spark
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run

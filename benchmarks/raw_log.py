@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of, topic_id_text
 
 STATE_PARTITIONS = 50

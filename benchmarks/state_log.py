@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from acktrail.format.wire.dialects import encode
+from acktrail.format.wire.state_record import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of, topic_id_text

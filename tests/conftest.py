@@ -22,10 +22,11 @@ from servers.broker_diagnosis import diagnosis
 from servers.guarded_broker import GuardedBroker
 from servers.s3_server import S3, running_s3
 from servers.shared_servers import end_shared_servers, shared_server
-from servers.workload import Workload
+from servers.workload import Worked, Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
 
 _LEFT_ALONE = {
     "share.coordinator.state.topic.prune.interval.ms": "86400000",
@@ -243,6 +244,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def kafka(broker: EmbeddedBroker) -> KafkaConfig:
     """How to reach the shared broker."""
     return KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def worked(workload: Workload) -> Worked:
+    """State that nothing touches any more."""
+    name = f"broker-{uuid4().hex[:8]}"
+    worked = Worked(group=f"{name}-ü:😀", topic=f"{name}-orders", partitions=2, produced=40, accepted=25)
+    workload.create_topic(worked.topic, worked.partitions)
+    workload.produce(worked.topic, worked.produced)
+    workload.acknowledge(worked.group, worked.topic, worked.accepted)
+    return worked
+
+
+@pytest.fixture
+def admin(kafka: KafkaConfig) -> Iterator[ShareGroupAdmin]:
+    with ShareGroupAdmin(kafka) as asked:
+        yield asked
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

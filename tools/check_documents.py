@@ -31,7 +31,7 @@ _REFERENCE: Final = re.compile(r"`((?:acktrail\w*)(?:\.\w+)*):(\w+(?:\.\w+)*)`")
 _PATH: Final = re.compile(rf"`((?:{'|'.join(_SOURCES)}|tests|tools)/[\w./]+)`")
 _IDENTIFIER: Final = r"R00[0-4]-\d\d"
 _ROW: Final = re.compile(rf"^\| ({_IDENTIFIER}) \| (.+) \| (.+) \|$", re.MULTILINE)
-_NAMING: Final = ("tests/drafts/", "tests/format/wire/dialects")
+_NAMING: Final = ("tests/copied_logs/drafts/", "tests/copied_logs/test_dialects")
 """Where each test names the requirements that it shows."""
 _TEST: Final = re.compile(r"`([^`:]+\.py)::(\w+)`")
 

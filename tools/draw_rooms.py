@@ -26,7 +26,7 @@ PACKAGES: Final = {
     "acktrail_dags": "dags",
     "acktrail_simulation": "simulation",
     "acktrail_demo": "connectors",
-    "acktrail_drafts": "connectors",
+    "acktrail_copied_logs": "connectors",
     "acktrail_expansion": "connectors",
     "acktrail_plugins": "connectors",
 }
@@ -41,7 +41,6 @@ ABOUT: Final = {
     "acktrail.view": "what is said of a run",
     "acktrail.kafka": "clients, topics, admin",
     "acktrail.tables": "Delta: commit, read, upkeep",
-    "acktrail.offline": "copied files",
     "acktrail.connect": "connectors and their worker",
     "acktrail.replay": "records to states",
     "acktrail.format": "bytes to columns",
@@ -52,7 +51,7 @@ ABOUT: Final = {
     "acktrail_dashboard": "pages and the report",
     "acktrail_simulation": "a broker's inside, modelled",
     "acktrail_demo": "branch: try it, faults",
-    "acktrail_drafts": "branch: old formats",
+    "acktrail_copied_logs": "branch: files, old formats",
     "acktrail_expansion": "branch: more partitions",
     "acktrail_plugins": "branch: connectors, migration",
 }

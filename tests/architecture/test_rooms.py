@@ -12,9 +12,9 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 44_644,
-    "lines of the trunk": 37_402,
-    "lines of tests": 37_061,
+    "lines of the wheel": 44_630,
+    "lines of the trunk": 35_717,
+    "lines of tests": 37_039,
     "lines of the largest room": 4_128,
     "modules": 303,
 }

@@ -14,15 +14,15 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
 BRANCHES: Final = {
+    "copied_logs": ("cli/test_main.py",),
     "demo": (),
-    "drafts": ("format/wire/dialects/test_bytes.py", "offline/test_replay_files.py"),
     "expansion": ("change/test_plan.py", "view/test_table_metrics.py::test_a_scrape_follows_the_tables"),
     "plugins": ("connect/test_config_def.py",),
 }
 """Of each branch, also of a new one: tests of the trunk where it is asked for, and is not there. All tests: `make
 test-trunk`."""
 WHERE_BRANCHES_ARE_NAMED: Final = ("model/test_quality_rules.py",)
-COMMAND_OF: Final = {"demo": "demo", "expansion": "expan"}
+COMMAND_OF: Final = {"copied_logs": "decode", "demo": "demo", "expansion": "expan"}
 """What the help says only where the branch is there."""
 HELP: Final = "The help:"
 ALONE: Final = f"""

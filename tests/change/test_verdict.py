@@ -27,7 +27,7 @@ from acktrail.change.verification.partition_outcome import (
     judge,
 )
 from acktrail.config import TablesConfig
-from acktrail.format.wire.dialects import encode
+from acktrail.format.wire.state_record import encode
 from acktrail.kafka.changes import Outcome
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone

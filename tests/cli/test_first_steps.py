@@ -27,7 +27,6 @@ class Blocked:
             raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
 sys.meta_path.insert(0, Blocked)
 """
-GOLDEN = Path(__file__).parents[1] / "support/golden/state_topic/4.2.1.jsonl.gz"
 
 
 def acktrail(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -133,13 +132,6 @@ def test_an_export_does_not_import_pandas() -> None:
         "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)"
     )
     assert said[0] == "[{'a': 1}] x False"
-
-
-@pytest.mark.parametrize("command", ["decode", "replay"])
-def test_copied_records_are_read_without_pandas(command: str) -> None:
-    """Neither what is read of files nor what comes of it needs it."""
-    code, modules = loaded("record", command, GOLDEN)
-    assert (code, modules & {"pyarrow", "pandas"}) == (0, {"pyarrow"})
 
 
 @pytest.mark.parametrize("words", ["record archived g", "dashboard report"])

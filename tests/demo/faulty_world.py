@@ -19,7 +19,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.errors import InputError
 from acktrail.executors import InProcess
-from acktrail.format.wire.dialects import decode
+from acktrail.format.wire.state_record import decode
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables

@@ -19,7 +19,7 @@ from demo.faulty_world import FaultyWorld
 from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
-from acktrail.format.wire.dialects import decode
+from acktrail.format.wire.state_record import decode
 from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, QualityRule
 from acktrail.view.table_metrics import metrics_text
 from acktrail_demo.faults.injections import export_gap
@@ -108,7 +108,7 @@ def test_all_faults_at_once_are_found_one_by_one(healthy: FaultyWorld, tmp_path:
     assert alerts_by_metrics(world.world.config) == raised & simple_alerts().keys()
 
 
-DAMAGE_TESTS = ("tests/expectations", "tests/jobs", "tests/offline", "tests/model", "tests/simulation", "tests/drafts")
+DAMAGE_TESTS = ("tests/expectations", "tests/jobs", "tests/model", "tests/simulation", "tests/copied_logs")
 """Where tests break data that no fault breaks."""
 
 

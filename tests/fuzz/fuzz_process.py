@@ -10,12 +10,10 @@ def main() -> None:
     import atheris
 
     here = Path(__file__).resolve()
-    sys.path[:0] = [str(here.parent), str(here.parents[1] / "support"), str(here.parents[2] / "simulation")]
-    with atheris.instrument_imports(include=["acktrail.offline", "acktrail.format.wire", "targets"]):
-        from targets import TARGETS, use_scratch
+    sys.path[:0] = [str(here.parents[1]), str(here.parents[1] / "support"), str(here.parents[2] / "simulation")]
+    with atheris.instrument_imports(include=["acktrail_copied_logs", "acktrail.format.wire", "fuzz", "copied_logs"]):
+        from fuzz.targets import TARGETS
     name, *options = sys.argv[1:]
-    corpus = Path(options[0])
-    use_scratch(corpus.with_name(f"{corpus.name}-scratch"))
     atheris.Setup([sys.argv[0], *options], TARGETS[name])
     atheris.Fuzz()
 

@@ -17,7 +17,7 @@ from samples.random_records import batches, disjoint_batches, records, small_rec
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects import encode, encode_key
+from acktrail.format.wire.state_record import encode, encode_key
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition

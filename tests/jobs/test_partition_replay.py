@@ -31,7 +31,7 @@ from acktrail.connect.source_batches import (
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.record_columns import replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
-from acktrail.format.wire.dialects import encode, encode_key
+from acktrail.format.wire.state_record import encode, encode_key
 from acktrail.model.batches import DeliveryState
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay

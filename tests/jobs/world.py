@@ -15,7 +15,7 @@ import pyarrow as pa
 from acktrail.config import TablesConfig
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
-from acktrail.format.wire.dialects import encode, encode_key
+from acktrail.format.wire.state_record import encode, encode_key
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay

@@ -26,9 +26,9 @@ from state_topics.segment_bytes import batch as packed
 
 from acktrail.change.collection.delivered_records import hidden_offsets
 from acktrail.errors import MalformedRecord, RetryableError
-from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import AddressedRecord, RawRecord, decode_raw, record_fingerprint
 from acktrail.format.wire.record_batch import BatchKind, batch_records, batches_in
+from acktrail.format.wire.state_record import encode
 from acktrail.kafka import log_reader
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets

@@ -32,7 +32,7 @@ from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import DamagedTables, ForeignCluster, InputError
 from acktrail.export.export_run import ExportSummary, export, observe
 from acktrail.export.repair_run import preview, repair
-from acktrail.format.wire.dialects import encode
+from acktrail.format.wire.state_record import encode
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.state_source import StateTask
 from acktrail.model.share_partition import STATE_TOPIC, state_partition_of

@@ -22,7 +22,7 @@ from acktrail.change.planning.change_plan import plan_json, write_text
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
-from acktrail.format.wire.dialects import encode
+from acktrail.format.wire.state_record import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, topic_id_text

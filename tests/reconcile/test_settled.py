@@ -15,8 +15,8 @@ from samples.coordinator_random_logs import KEYS, coordinator_logs
 from samples.history_tables import build
 
 from acktrail.errors import ForeignCluster
-from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.state_record import encode
 from acktrail.model.offset_ranges import joined
 from acktrail.model.records import StateRecord
 from acktrail.model.status_changes import OffsetStatusKind, StatusChange

@@ -17,8 +17,8 @@ from samples.random_records import INT64, batches
 from acktrail.errors import InputError
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
+from acktrail.format.wire.state_record import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance

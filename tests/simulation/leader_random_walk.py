@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from acktrail.format.wire.dialects import encode
+from acktrail.format.wire.state_record import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_simulation.clock import SimulatedClock

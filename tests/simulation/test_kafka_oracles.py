@@ -16,8 +16,8 @@ from oracle.random_batches import random_batches
 from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 from simulation.leader_random_walk import SimulatedLeader
 
-from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.primitives import none_if_absent
+from acktrail.format.wire.state_record import encode
 from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from acktrail.errors import InputError, RetryableError
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.format.wire.raw_record import AddressedRecord, decode_raw
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply

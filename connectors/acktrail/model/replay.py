@@ -1,4 +1,4 @@
-"""Replay of state records (Kafka: ``ShareCoordinatorShard.replay``), policy ``broker``; what a state leaves to do.
+"""Replay of state records (Kafka: ``ShareCoordinatorShard.replay``) on a broker; what a state leaves to do.
 
 No epoch of any kind drops a record during replay: epochs fence requests, not records. A snapshot replaces the
 state, an update is combined with it, an update without a state becomes the state, a tombstone removes it.
@@ -9,20 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from acktrail.model.batches import StateBatch, combine_state_batches, covered
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-
-
-class Policy(StrEnum):
-    """Which records change the state."""
-
-    BROKER = "broker"
-    """Those that change it on a running broker: no epoch drops one, an update without a snapshot becomes the state."""
-    STRICT = "strict"
-    """Those of the founding documents: an update counts only after the snapshot whose epoch it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

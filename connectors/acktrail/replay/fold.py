@@ -26,7 +26,7 @@ from acktrail.format.columns.record_columns import (
 )
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.format.columns.share_partition_keys import KeyColumns, fixed_binary, read_keys, snapshot_keys
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, decode_key, encode_key
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, decode_key, encode_key
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.combine_batches import LOWEST, AnyRecords, ConcatenatedRecords, Segments, combine_batches

@@ -17,7 +17,7 @@ from acktrail.format.columns.decoding.irregular_values import IrregularRows
 from acktrail.format.columns.decoding.regular_values import LazyRecords, read_lazy
 from acktrail.format.columns.record_columns import NumberColumn, RecordColumns
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
 from acktrail.replay.fold import REPLAYED_STATES, UNREADABLE, SharePartitionIndex, StateColumns, states_after
 
@@ -49,7 +49,7 @@ class RawLogReplay:
 
     >>> from acktrail.model.records import ShareSnapshot, ShareUpdate
     >>> from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
-    >>> from acktrail.format.wire.dialects import encode
+    >>> from acktrail.format.wire.state_record import encode
     >>> key = SharePartition(group_id=GroupId("orders"), topic_id=ZERO_TOPIC_ID, partition=0)
     >>> common = {"key": key, "snapshot_epoch": 0, "delivery_complete_count": 0, "batches": ()}
     >>> times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from acktrail.format.wire.dialects import UPDATE_TYPE, encode, encode_key
+from acktrail.format.wire.state_record import UPDATE_TYPE, encode, encode_key
 from acktrail.model.batches import DeliveryState, StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
-from acktrail.format.wire.dialects import decode
+from acktrail.format.wire.state_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.changes import ConfigsChange, raise_unless_done
 from acktrail.kafka.client.client_settings import to_librdkafka

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.state_record import encode
 from acktrail.model.records import RecordAt, StateRecord
 
 

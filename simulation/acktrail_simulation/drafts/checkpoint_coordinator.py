@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail_drafts.draft_logs import HIGHEST_DELTA_INDEX, CheckpointTrack, advance_track, replay_checkpoint_log
-from acktrail_drafts.draft_records import Checkpoint, CheckpointRecord, Delta, DeltaTombstone
+from acktrail_copied_logs.drafts.draft_logs import (
+    HIGHEST_DELTA_INDEX,
+    CheckpointTrack,
+    advance_track,
+    replay_checkpoint_log,
+)
+from acktrail_copied_logs.drafts.draft_records import Checkpoint, CheckpointRecord, Delta, DeltaTombstone
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.complete_records import checkpoint_of
 from acktrail_simulation.drafts.record_log import RecordLog

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail_drafts.draft_records import CheckpointRecord, DeltaTombstone
+from acktrail_copied_logs.drafts.draft_records import CheckpointRecord, DeltaTombstone
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.drafts.record_log import RecordLog
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acktrail_drafts.draft_records import Checkpoint, ControlCheckpoint, DraftSnapshot, DraftUpdate
+from acktrail_copied_logs.drafts.draft_records import Checkpoint, ControlCheckpoint, DraftSnapshot, DraftUpdate
 
 
 def checkpoint_of(state: Checkpoint, checkpoint_epoch: int) -> Checkpoint:

@@ -14,8 +14,8 @@ from typing import Final
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail_drafts.draft_logs import apply_control_delta
-from acktrail_drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
+from acktrail_copied_logs.drafts.draft_logs import apply_control_delta
+from acktrail_copied_logs.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
 from acktrail_simulation.drafts.complete_records import control_checkpoint_of
 from acktrail_simulation.drafts.control_log_cleaner import earliest_checkpoint_offset
 from acktrail_simulation.drafts.record_log import RecordLog

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail_drafts.draft_records import ControlCheckpoint, ControlRecord, Rule, Violation
+from acktrail_copied_logs.drafts.draft_records import ControlCheckpoint, ControlRecord, Rule, Violation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from acktrail.format.wire.primitives import none_if_absent
 from acktrail.model.share_partition import GroupId, SharePartition
-from acktrail_drafts.draft_records import (
+from acktrail_copied_logs.drafts.draft_records import (
     Checkpoint,
     ControlCheckpoint,
     ControlDelta,

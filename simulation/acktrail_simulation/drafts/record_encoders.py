@@ -7,7 +7,6 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.format.wire.primitives import (
     INT16,
     INT32,
@@ -17,10 +16,11 @@ from acktrail.format.wire.primitives import (
     packed,
     write_compact_batch_array,
 )
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import topic_id_bytes
-from acktrail_drafts.draft_records import (
+from acktrail_copied_logs.drafts.draft_records import (
     Checkpoint,
     CheckpointRecord,
     ControlCheckpoint,

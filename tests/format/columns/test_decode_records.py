@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import batch, snapshot, update
+from samples.golden_vectors import wire
 from samples.random_records import INT64, any_batches, records
 
 from acktrail.format.columns.binary_column import by_partition_and_offset
@@ -25,9 +26,9 @@ from acktrail.format.columns.decoding.decode_records import (
 )
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, parse_tables
 from acktrail.format.columns.share_partition_keys import read_keys
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, encode, encode_key
 from acktrail.format.wire.raw_record import DecodeStatus
-from acktrail.model.records import Tombstone
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, decode, encode, encode_key
+from acktrail.model.records import ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 
 Pair = tuple[bytes | None, bytes | None]
@@ -233,3 +234,14 @@ def test_columns_that_cannot_be_read_are_refused(cell: str) -> None:
     """No column is left out silently."""
     with pytest.raises(ValueError, match=r"tables\.md: no"):
         parse_tables(f"## topics\n\n| {cell} | what |\n")
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    """A tag nobody knows, in the message and in a batch, leaves the rest readable."""
+    tagged = "0000000000000064 000000000000006d 00 0001 01 09 02 ffff"
+    value = bytes.fromhex(f"0000 00000003 00000005 0000000000000064 02 {tagged} 02 00 04 00000007 05 03 abcdef")
+
+    record = decode(wire("W-4x-update-key"), value)
+
+    assert isinstance(record, ShareUpdate)
+    assert (record.delivery_complete_count, record.batches) == (7, (batch(100, 109, 0),))

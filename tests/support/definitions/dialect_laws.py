@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dialects import Dialect
+
+if TYPE_CHECKING:
+    from acktrail_copied_logs.dialects import Dialect
 
 Encoded = tuple[bytes, bytes | None]
 

@@ -25,8 +25,8 @@ from state_topics.filled_topic import read_all
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.installation import RELEASES
-from acktrail.format.wire.dialects import decode
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.state_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset, Outcome
 

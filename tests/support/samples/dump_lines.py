@@ -1,4 +1,4 @@
-"""Lines of record dumps (``acktrail.offline.copied_files``)."""
+"""Lines of record dumps (``acktrail_copied_logs.copied_files``)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from definitions.batch_laws import terminal_count
 
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
-from acktrail.format.wire.dialects import encode
+from acktrail.format.wire.state_record import encode
 from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState

@@ -1,4 +1,4 @@
-"""``acktrail run export`` and ``tables import``: records of a cluster, or of copied logs, into the tables."""
+"""``acktrail run export``: share-group state and offsets of a cluster into the tables."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.commands.copied_logs import DialectName, Files, StatePartition, report_damage, report_left_out
-from acktrail.cli.common_options import OfBoth, OfTables
-from acktrail.errors import InputError, NotAllAnswered
-from acktrail.plain_tables import LiveLine, printable
+from acktrail.cli.common_options import OfBoth
+from acktrail.errors import NotAllAnswered
+from acktrail.plain_tables import LiveLine
 
 if TYPE_CHECKING:
     from acktrail.connect.runtime.task_execution import Progress
     from acktrail.export.export_run import ExportGap, ExportSummary
-    from acktrail.export.import_run import ImportSummary
 
 RunId = Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")]
 
@@ -106,79 +104,3 @@ def _gap(gap: ExportGap) -> str:
         return f"break: {where}, at offset {gap.first_offset}: Kafka's log is another one than the one exported before"
     when = "before the first export" if gap.reason == PRUNED_BEFORE_FIRST_EXPORT else "unexported"
     return f"gap: {where}, offsets {gap.first_offset} to {gap.last_offset} pruned {when}"
-
-
-def import_files(
-    files: Files,
-    cluster: Annotated[str, typer.Option("--cluster", help="Id of the cluster that the records are from.")],
-    *,
-    at: OfTables,
-    dialect: DialectName = "auto",
-    state_partition: StatePartition = None,
-    topic_id: Annotated[
-        str | None,
-        typer.Option(
-            "--topic-id",
-            help="Id of the state topic, where no partition.metadata beside a segment has it. Needed for tables that "
-            "an export wrote.",
-        ),
-    ] = None,
-    allow_gaps: Annotated[
-        bool,
-        typer.Option("--allow-gaps", help="Record as lost the offsets between the tables' end and the first record."),
-    ] = False,
-    run_id: RunId = None,
-) -> None:
-    """Import copied records of __share_group_state into the tables, exactly once.
-
-    Tables grow in the order of the log, as with an export: records that they have already are compared and skipped, so
-    a file may be imported again. Every commit names the files, their SHA-256 and the dialect in export_ranges.
-
-    Example: acktrail tables import __share_group_state-*/*.log --tables /data/copy --cluster 4L6g3nShT-eMCtK--X86sw
-    """
-    target = at.needed
-    from acktrail.export import import_run
-    from acktrail.offline.log_segment import ReadReport
-    from acktrail.times import new_run_id
-
-    reading = ReadReport(state_partition=state_partition, on_damage=report_damage)
-    plan = import_run.ImportPlan(
-        files=tuple(files),
-        cluster_id=cluster,
-        dialect=dialect,
-        run_id=run_id or new_run_id(),
-        topic_id=_checked(topic_id),
-        allow_gaps=allow_gaps,
-    )
-    summary = import_run.import_files(plan, target, reading)
-    report_left_out(reading)
-    typer.echo(json.dumps(asdict(summary)) if at.as_json else _import_text(summary))
-
-
-def _checked(topic_id: str | None) -> str | None:
-    from acktrail.model.share_partition import TopicId, topic_id_bytes
-
-    if topic_id is not None:
-        try:
-            topic_id_bytes(TopicId(topic_id))
-        except ValueError as error:
-            hint = "a topic id has 22 characters: letters, digits, - and _"
-            raise InputError(f"--topic-id {topic_id!r} is no topic id", hint=hint) from error
-    return topic_id
-
-
-def _import_text(summary: ImportSummary) -> str:
-    topic = summary.state_topic_id or "not known"
-    new, known = summary.records_new, summary.records_known
-    lines = [
-        f"run {summary.run_id}, cluster {printable(summary.cluster_id)}, state topic {topic}",
-        f"dialect {summary.dialect}",
-        f"{summary.files} files, {summary.records_in_files:,} records: {new:,} new, {known:,} known already",
-        f"new records: {summary.records_decoded:,} decoded, {summary.records_quarantined:,} kept undecoded",
-    ]
-    lines += [f"{name}: {count:,} rows" for name, count in sorted(summary.rows.items())]
-    lines += [
-        f"gap: state partition {partition}, offsets {first} to {last} are in no file"
-        for partition, first, last in summary.gaps
-    ]
-    return "\n".join(lines)

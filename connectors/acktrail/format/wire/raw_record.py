@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dialects import decode
+from acktrail.format.wire.state_record import decode
 from acktrail.model.records import StateRecord
 
 RecordT = TypeVar("RecordT")

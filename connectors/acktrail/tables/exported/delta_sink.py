@@ -1,5 +1,5 @@
 """The Delta sink: rows and positions of all source partitions in one commit. Data files of state records that others
-wrote (`data_file_sink`) are committed as rows are."""
+wrote (``put_files``) are committed as rows are."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from acktrail.format.columns.decoding.regular_values import read_values
 from acktrail.format.columns.record_columns import CONTENT_NUMBERS
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import KeyColumns, read_keys
-from acktrail.format.wire.dialects import decode
 from acktrail.format.wire.raw_record import DecodeStatus
+from acktrail.format.wire.state_record import decode
 
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])
 """``STATE_RECORDS`` without cluster and run."""
@@ -42,7 +42,7 @@ def decode_records(raw: pa.Table) -> pa.Table:
     A tombstone (a snapshot key with a null value), and a key that is cut off:
 
     >>> from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
-    >>> from acktrail.format.wire.dialects import SNAPSHOT_TYPE, encode_key
+    >>> from acktrail.format.wire.state_record import SNAPSHOT_TYPE, encode_key
     >>> key = encode_key(SNAPSHOT_TYPE, SharePartition(group_id=GroupId("orders"), topic_id=ZERO_TOPIC_ID, partition=4))
     >>> rows = [(0, 0, 1_000, key, None), (0, 1, 1_000, key[:5], None)]
     >>> raw = pa.Table.from_pylist([dict(zip(RAW_RECORDS.names, row)) for row in rows], schema=RAW_RECORDS)

@@ -2,7 +2,7 @@
 
 Many byte strings are read, each at its own position: one numpy step advances all that are still being read. The checks
 and errors are those of ``wire.primitives``, in the same order, and so results and errors equal the strict decoder's
-(``wire.dialects``). It could decode these rows too, one by one, but 1 % of irregular records would then take
+(``wire.state_record``). It could decode these rows too, one by one, but 1 % of irregular records would then take
 1.6x the time of regular ones (here 1.1x), and a release that adds a tagged field to every value 8x the time of this
 module (``benchmarks/decode.py``).
 """
@@ -30,8 +30,8 @@ from acktrail.format.columns.record_columns import (
     content_columns,
 )
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
-from acktrail.format.wire.dialects import SNAPSHOT_TYPE, decode, decode_key
 from acktrail.format.wire.raw_record import AddressedRecord, DecodeStatus, RawRecord, decode_with
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, decode, decode_key
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import KEY_COLUMNS
 

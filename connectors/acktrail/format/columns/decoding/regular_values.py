@@ -1,4 +1,4 @@
-"""Values of the state topic, decoded in bulk, at once or when needed: the layouts of ``wire.dialects``."""
+"""Values of the state topic, decoded in bulk, at once or when needed: the layouts of ``wire.state_record``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Records of the state topic in files: copied segments, dumps and tables."""

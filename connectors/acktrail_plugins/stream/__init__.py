@@ -1,0 +1,1 @@
+"""``acktrail run stream``: the export by Spark's Structured Streaming."""

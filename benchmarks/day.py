@@ -20,8 +20,8 @@ from share_state_load import ShareStateLoad
 from table import Row
 from whole_tree import run_whole
 
-from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.airflow_standalone import AirflowStandalone
+from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.airflow_standalone import AirflowStandalone
 
 ACKTRAIL = str(Path(sys.executable).with_name("acktrail"))
 DAGS = Path(__file__).parents[1] / "dags"

@@ -15,10 +15,10 @@ from kafka_tool import kafka_tool
 from measure import Run, in_turn, run
 from table import Row
 
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import UnknownName
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset, raise_unless_done
+from acktrail_embedded import EmbeddedBroker
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 TOPIC = "described"

@@ -13,7 +13,7 @@ from measure import Run, median, run
 from state_log import state_records
 from table import Row
 
-from acktrail.embedded import EmbeddedBroker
+from acktrail_embedded import EmbeddedBroker
 
 TOPIC = "__share_group_state"
 PARTITIONS = 4

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from acktrail.embedded.kafka.installation import Installation, install
+from acktrail_embedded.kafka.installation import Installation, install
 
 MAIN_CLASS = "org.apache.kafka.coordinator.share.KafkaRounds"
 SOURCE = Path(__file__).parent / "java" / "KafkaRounds.java"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acktrail.embedded.kafka.installation import TOOLS, install
+from acktrail_embedded.kafka.installation import TOOLS, install
 
 _LOG = Path(__file__).parent / "java" / "log4j2-tools.properties"
 _OPTIONS = (

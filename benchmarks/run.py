@@ -30,7 +30,7 @@ import steady
 import validation
 from table import Row, heading, lines
 
-from acktrail.embedded import EmbeddedBroker
+from acktrail_embedded import EmbeddedBroker
 
 BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "decode": decode.compare,

@@ -28,11 +28,11 @@ from table import Row
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail_embedded import EmbeddedBroker
 
 TOPIC = "__share_group_state"
 DEFAULTS = (1_000, 5_000)

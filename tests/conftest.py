@@ -25,8 +25,8 @@ from servers.shared_servers import end_shared_servers, shared_server
 from servers.workload import Worked, Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 _LEFT_ALONE = {
     "share.coordinator.state.topic.prune.interval.ms": "86400000",

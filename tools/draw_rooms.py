@@ -13,6 +13,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ PACKAGES: Final = {
     "acktrail_dags": "dags",
     "acktrail_simulation": "simulation",
     "acktrail_demo": "connectors",
+    "acktrail_embedded": "connectors",
     "acktrail_copied_logs": "connectors",
     "acktrail_expansion": "connectors",
     "acktrail_plugins": "connectors",
@@ -35,7 +37,6 @@ ABOUT: Final = {
     "acktrail.cli": "the command acktrail",
     "acktrail.change": "plan, approve, apply, undo",
     "acktrail.group_changes": "deletions, configurations",
-    "acktrail.embedded": "a broker, an Airflow to try",
     "acktrail.export": "from Kafka to tables",
     "acktrail.reconcile": "verdicts, findings, statuses",
     "acktrail.view": "what is said of a run",
@@ -50,6 +51,7 @@ ABOUT: Final = {
     "acktrail_expectations": "Great Expectations checks",
     "acktrail_dashboard": "pages and the report",
     "acktrail_simulation": "a broker's inside, modelled",
+    "acktrail_embedded": "a broker, an Airflow to try",
     "acktrail_demo": "branch: try it, faults",
     "acktrail_copied_logs": "branch: files, old formats",
     "acktrail_expansion": "branch: more partitions",
@@ -115,7 +117,8 @@ def rows(arrows: Arrows) -> list[list[str]]:
     inside, between = ([_names(layer) for layer in found["layers"]] for found in contracts if found["type"] == "layers")
     layers = [*(layer for layer in between if layer != ["acktrail"]), *inside]
     placed = [[room for room in layer if room in arrows] for layer in layers]
-    for room in sorted(arrows.keys() - {room for layer in placed for room in layer}):
+    known = {room for layer in placed for room in layer}
+    for room in (room for room in TopologicalSorter(arrows).static_order() if room not in known):
         highest = min(index for index, layer in enumerate(placed) if arrows[room] & set(layer))
         if not highest:
             placed.insert(0, [])

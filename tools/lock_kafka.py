@@ -1,7 +1,7 @@
 """Write the lock of a Kafka release again: ``python tools/lock_kafka.py VERSION...``.
 
 Resolves what the release asks for, with its dependencies, and writes names and checksums of the jars to
-``connectors/acktrail/embedded/locks/``. Review the difference before committing it: locked jars are trusted.
+``connectors/acktrail_embedded/locks/``. Review the difference before committing it: locked jars are trusted.
 """
 
 from __future__ import annotations
@@ -12,16 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acktrail.config import java_home
-from acktrail.embedded.kafka.installation import (
-    TOOLS,
-    Jar,
-    JarLock,
-    dependency,
-    find_java,
-    known_release,
-    retrieve,
-    sha256_of,
-)
+from acktrail.java import find_java
+from acktrail_embedded.kafka.installation import TOOLS, Jar, JarLock, dependency, known_release, retrieve, sha256_of
 
 LOG4J = {"4.1.2": "2.25.3", "4.2.1": "2.25.4", "4.3.1": "2.25.4", "4.4.0": "2.25.5"}
 """The log4j that each release of Kafka asks for itself."""

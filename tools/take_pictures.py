@@ -34,13 +34,13 @@ from servers.web_server import web_server
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_api import AirflowApi
-from acktrail.embedded.airflow_standalone import AirflowStandalone
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.report import publish
 from acktrail_dashboard.web.application import create_app
+from acktrail_embedded.airflow_api import AirflowApi
+from acktrail_embedded.airflow_standalone import AirflowStandalone
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/images"
 _STUCK: Final = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})

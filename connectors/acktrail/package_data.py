@@ -1,4 +1,4 @@
-"""Data files of packages (rules, faults, keys of connectors): TOML whose errors name file and line."""
+"""Files that packages carry: TOML (rules, faults, keys of connectors) whose errors name file and line; DAGs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
 
 _Made = TypeVar("_Made")
@@ -45,3 +47,10 @@ def check_names(
     for name, each in known.items():
         if name not in row and each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"{name!r} is missing")
+
+
+def dags_folder() -> Path:
+    """For Airflow's ``dags_folder``: ``acktrail_dags/dag_files`` of an installed wheel, or ``dags/`` of a checkout."""
+    folder = Path(str(files("acktrail_dags")))
+    carried = folder / "dag_files"
+    return carried if carried.is_dir() else folder.parent

@@ -3,3 +3,7 @@
 They are decoded and replayed record by record, or imported into the tables. ``drafts`` has the formats that KIP-932
 drafted before Kafka 4.0, which no release wrote: they are met in files alone.
 """
+
+from acktrail.branches import Branch
+
+COPIED_LOGS = Branch(package="acktrail_copied_logs")

@@ -12,7 +12,7 @@ import base64
 import binascii
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -98,12 +98,6 @@ def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(arrays, schema=RAW_RECORDS)
 
 
-def sample_of(files: Sequence[Path], reading: ReadReport) -> Iterator[RawRecord]:
-    """The first records of each file; raises as `read_files`, and does not report damage."""
-    for file in files:
-        yield from islice(read_file(file, reading.quiet()), _SAMPLE)
-
-
 def dialect_named(name: str) -> Dialect[Any]:
     """The dialect called `name`: a release's number, or a draft. Raises UnknownName: there is none; it carries the
     nearest names."""
@@ -113,12 +107,16 @@ def dialect_named(name: str) -> Dialect[Any]:
     return known[name]
 
 
-def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dialect[Any]:
-    """The dialect called `name`; for ``auto`` the one that the records of `sample` (called for ``auto`` only) agree on.
-    Raises UnknownName (there is no such dialect), ConfigurationError (the sample does not agree, or is ambiguous)."""
-    if name != AUTO:
-        return dialect_named(name)
-    return detect_layout((raw.key, raw.value) for raw in sample())
+def choose_dialect(name: str, files: Sequence[Path], reading: ReadReport) -> Dialect[Any]:
+    """The dialect called `name`; for ``auto`` the one that the first records of each file agree on. `reading` is set to
+    read its kind of records. Raises UnknownName (there is no such dialect), ConfigurationError (the records do not
+    agree, or are ambiguous); for ``auto`` also as `read_files`."""
+    if name == AUTO:
+        sample = (raw for file in files for raw in islice(read_file(file, reading.quiet()), _SAMPLE))
+        return detect_layout((raw.key, raw.value) for raw in sample)
+    dialect = dialect_named(name)
+    reading.control = dialect.in_control_batches
+    return dialect
 
 
 def in_log_order(records: Iterable[RawRecord]) -> Iterator[RawRecord]:

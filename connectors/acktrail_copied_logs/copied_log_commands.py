@@ -88,7 +88,7 @@ def decode(
     arrow_without_pandas.forgo_pandas()
     from acktrail.format.wire.raw_record import decode_with
     from acktrail_copied_logs import replay_files
-    from acktrail_copied_logs.copied_files import AUTO, read_files
+    from acktrail_copied_logs.copied_files import AUTO, choose_dialect, read_files
     from acktrail_copied_logs.log_segment import ReadReport
 
     is_of_groups, others = topic is Topic.CONSUMER_OFFSETS, 0
@@ -109,7 +109,7 @@ def decode(
                 hint = "leave it out for --topic consumer-offsets"
                 raise InputError(f"--dialect {dialect} is for the state topic", hint=hint)
         else:
-            chosen = chosen_dialect(dialect, files, reading)
+            chosen = choose_dialect(dialect, files, reading)
             decoder, form = chosen.decode, partial(replay_files.record_json, dialect=chosen)
         for raw in read_files(files, reading):
             if is_of_groups and group_record.is_about_others(raw.key):
@@ -156,6 +156,7 @@ def replay(
     Example: acktrail record replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
     arrow_without_pandas.forgo_pandas()
+    from acktrail_copied_logs.copied_files import choose_dialect
     from acktrail_copied_logs.log_segment import ReadReport
     from acktrail_copied_logs.replay_files import LogCut, parse_log_point
 
@@ -163,7 +164,7 @@ def replay(
     reading = ReadReport(state_partition=state_partition)
     is_plain = policy is Policy.BROKER and point is None and findings is None
     with record_counter("replayed") as count:
-        chosen = chosen_dialect(dialect, files, reading)
+        chosen = choose_dialect(dialect, files, reading)
         result = _replay_sorted(files, chosen, reading, count) if is_plain else None
         replayed = result or _replay_in_order(
             files, chosen, reading, count, policy=policy, point=point, cut=cut, audited=findings is not None
@@ -265,15 +266,6 @@ def _report(replayed: DialectReplay, file: Path | None) -> None:
     if others:
         where = "" if file is not None else ": --findings FILE writes them"
         typer.echo(f"{others:,} findings about records that were applied{where}", err=True)
-
-
-def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect[Any]:
-    """The dialect called `name`, or the one that the files agree on; sets `reading` to read its kind of records."""
-    from acktrail_copied_logs.copied_files import choose_dialect, sample_of
-
-    dialect = choose_dialect(name, lambda: sample_of(files, reading))
-    reading.control = dialect.in_control_batches
-    return dialect
 
 
 def report_damage(damage: SegmentDamage) -> None:

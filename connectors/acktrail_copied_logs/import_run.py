@@ -21,7 +21,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail_copied_logs.copied_files import choose_dialect, conflicting_records, raw_batches, sample_of
+from acktrail_copied_logs.copied_files import choose_dialect, conflicting_records, raw_batches
 from acktrail_copied_logs.dialects import KAFKA_4_2, RELEASED, Dialect
 from acktrail_copied_logs.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
 
@@ -120,7 +120,7 @@ def import_files(
 
 
 def _dialect(plan: ImportPlan, reading: ReadReport) -> Dialect[Any]:
-    dialect = choose_dialect(plan.dialect, lambda: sample_of(plan.files, reading))
+    dialect = choose_dialect(plan.dialect, plan.files, reading)
     if dialect.name not in RELEASED:
         raise InputError(
             f"dialect {dialect.name} was never shipped: the tables have no columns for it",

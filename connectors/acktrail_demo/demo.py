@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_api import DagRun, DagRunFailed, TaskRun
-from acktrail.embedded.airflow_standalone import AirflowStandalone, dags_folder
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
+from acktrail.package_data import dags_folder
 from acktrail.reconcile.observed_run import newest_run
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.faults.library import FoundFaults, StateFault, find_faults, signs_in_run
 from acktrail_demo.workload.demo_cluster import inject_faults
 from acktrail_demo.workload.scenario import FAULT_GROUP, FAULT_RECORDS, FAULT_TOPIC, MISBEHAVING
 from acktrail_demo.workload.workload_run import run_workload
+from acktrail_embedded.airflow_api import DagRun, DagRunFailed, TaskRun
+from acktrail_embedded.airflow_standalone import AirflowStandalone
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 EXPORT: Final = "acktrail_export"
 RECONCILE: Final = "acktrail_reconcile"

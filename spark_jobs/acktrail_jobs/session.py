@@ -37,8 +37,8 @@ from pyspark.sql import SparkSession
 
 from acktrail.config import cache_folder, environment, java_home
 from acktrail.connect.activity import doing
-from acktrail.embedded.kafka.installation import find_java
 from acktrail.errors import MissingDependency
+from acktrail.java import find_java
 
 DEFAULT_MASTER: Final = "local[2]"
 _MASTER: Final = "spark.master"

@@ -22,6 +22,8 @@ import pytest
 from architecture.test_rooms import _code_lines, shipped
 from jinja2 import Environment, nodes
 
+from acktrail.branches import branches
+
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     "acktrail": ROOT / "connectors/acktrail",
@@ -82,10 +84,8 @@ def test_no_modules_import_each_other_in_a_circle_and_no_branch_another() -> Non
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert len(imports) > len(FOLDERS)
     TopologicalSorter(imports).prepare()
-    branches = [
-        name for name, folder in FOLDERS.items() if (ROOT / "connectors" / name) == folder and name != "acktrail"
-    ]
-    assert [pair for pair in permutations(branches, 2) if graph.find_shortest_chain(*pair, as_packages=True)] == []
+    packages = [branch.package for branch in branches()]
+    assert [pair for pair in permutations(packages, 2) if graph.find_shortest_chain(*pair, as_packages=True)] == []
 
 
 def _private_imports(text: str) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from acktrail.branches import branches
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"acktrail", "acktrail_jobs", "acktrail_expectations", "acktrail_dashboard", "acktrail_dags"}
+TRUNK = {"acktrail", "acktrail_jobs", "acktrail_expectations", "acktrail_dashboard", "acktrail_dags"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
     """Byte by byte those of the checkout; what `acktrail config dags` prints is their folder in the wheel."""
-    probe = "import acktrail.embedded.airflow_standalone as found; print(found.dags_folder())"
+    probe = "import acktrail.package_data as found; print(found.dags_folder())"
     done = subprocess.run([sys.executable, "-c", probe], cwd=unpacked, check=True, capture_output=True, text=True)
     folder = Path(done.stdout.strip())
 
@@ -54,10 +54,10 @@ def test_the_wheel_brings_templates_and_pages(unpacked: Path) -> None:
 
 
 def test_every_package_of_the_wheel_is_typed(unpacked: Path) -> None:
-    """Each has its marker, and nothing else is at the top but branches."""
+    """Each has its marker, and nothing else is at the top but branches and what is embedded."""
     found = {folder.name for folder in unpacked.iterdir() if not folder.name.endswith(".dist-info")}
 
-    assert found == PACKAGES | {branch.package for branch in branches()}
+    assert found == TRUNK | {"acktrail_embedded"} | {branch.package for branch in branches()}
     assert all((unpacked / package / "py.typed").is_file() for package in found)
 
 

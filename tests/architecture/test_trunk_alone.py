@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 
+from acktrail.branches import ENTRY_POINT, registered
+
 ROOT: Final = Path(__file__).parents[2]
 PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
 BRANCHES: Final = {
@@ -48,9 +50,7 @@ def _without(branch: str, folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "branch", [folder.name.removeprefix("acktrail_") for folder in ROOT.glob("connectors/acktrail_*")]
-)
+@pytest.mark.parametrize("branch", sorted(registered(ENTRY_POINT)))
 def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None:
     """The help names no command of the branch, and quick tests pass. That no module of the trunk imports one of the
     branch is a contract."""

@@ -10,7 +10,7 @@ from drivers.command_line import Done, run
 from servers.real_broker import releases
 from servers.shared_servers import shared_server
 
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="session", params=releases("4.3.1", "4.4.0"))

@@ -23,11 +23,11 @@ from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import read_audit
 from acktrail.change.execution.execute_reset import raise_unless_ok
 from acktrail.config import TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

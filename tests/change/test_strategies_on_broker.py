@@ -21,12 +21,12 @@ from samples.history_tables import build
 from servers.real_broker import kafka_tool, releases
 
 from acktrail.change.request.offsets_csv import offset_rows, write_offsets
-from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.installation import DEFAULT_VERSION
 from acktrail.errors import ChangeRefused
 from acktrail.export.export_run import export
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.kafka.installation import DEFAULT_VERSION
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

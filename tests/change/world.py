@@ -29,11 +29,11 @@ from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.group_changes.group_change_plan import plan_deletion
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.plain_data import to_json_value
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 __all__ = ["BASE_MS", "ONE_RELEASE", "RECORDS", "TOPIC", "Command", "Delivery", "Fates", "Scene", "World", "reset_plan"]
 

@@ -18,9 +18,9 @@ from servers.connect_worker import ConnectWorker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -16,8 +16,8 @@ from drivers.command_line import Done, loaded, run
 from servers.workload import Workload, start_at
 
 from acktrail.cli.group_answers import GroupAnswer
-from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail_embedded import EmbeddedBroker
 
 PREFIX = f"list-{uuid4().hex[:8]}"
 BUSY, IDLE, CLASSIC = f"{PREFIX}-busy", f"{PREFIX}-idle", f"{PREFIX}-classic"

@@ -16,11 +16,11 @@ from servers.workload import Workload
 
 from acktrail.cli import main as command_line
 from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.profiles import read_profiles
 from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
 from acktrail.view.finding_rows import FindingRow
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 HIDDEN = "hidden-w0rd"
 Written = Callable[[str], Path]

@@ -10,10 +10,10 @@ from oracle.kafka_states import assert_equal, by_key, kafkas_answers
 from samples.dump_lines import dump_line
 from servers.real_broker import releases
 
-from acktrail.embedded.kafka.installation import RELEASES
 from acktrail_copied_logs.copied_files import read_dump
 from acktrail_copied_logs.log_segment import ReadReport
 from acktrail_copied_logs.replay_files import replay_sorted
+from acktrail_embedded.kafka.installation import RELEASES
 
 pytestmark = pytest.mark.broker
 

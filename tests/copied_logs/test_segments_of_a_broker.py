@@ -21,7 +21,6 @@ from servers.workload import Worked, Workload, until
 from state_topics.filled_topic import read_all
 
 from acktrail.config import TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.group_record import GroupRecordType, decode
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -29,6 +28,7 @@ from acktrail.kafka.descriptions import TopicPartition
 from acktrail.tables.delta.store import Tables
 from acktrail_copied_logs.copied_files import read_files
 from acktrail_copied_logs.log_segment import ReadReport, SegmentDamage
+from acktrail_embedded import EmbeddedBroker
 
 RECORD = re.compile(r"\| offset: (\d+) .*? key: (\{.*?\}) payload: (.*)")
 CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]

@@ -15,9 +15,9 @@ from servers.workload import Workload
 
 from acktrail.branches import branches
 from acktrail.config import TablesConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 

@@ -25,11 +25,11 @@ from servers.workload import Workload
 
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_api import AirflowApi
-from acktrail.embedded.airflow_standalone import HOST, AirflowStandalone
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded.airflow_api import AirflowApi
+from acktrail_embedded.airflow_standalone import HOST, AirflowStandalone
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
 

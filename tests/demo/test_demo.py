@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from embedded.processes import DEFAULT_SIGNALS, eventually
 
-from acktrail.embedded import DEFAULT_VERSION
 from acktrail_demo.faults.library import faults_on
 from acktrail_demo.workload.scenario import MISBEHAVING
+from acktrail_embedded import DEFAULT_VERSION
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow),

@@ -19,7 +19,6 @@ from servers.real_broker import kafka_tool, releases
 from state_topics.filled_topic import read_all
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
 from acktrail.format.columns.record_columns import changes_of, replayed_state_of
 from acktrail.format.wire.raw_record import RawRecord
@@ -31,6 +30,7 @@ from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.workload.scenario import HOSTILE_GROUP
 from acktrail_demo.workload.workload_run import run_workload
+from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -10,12 +10,12 @@ from change.world import World
 from confluent_kafka import AcknowledgeType
 from samples.history_tables import build
 
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.executors import InProcess
 from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.faults.library import FAULTS, faults_on, find_faults, signs_in_run
 from acktrail_demo.workload.demo_cluster import inject_faults
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail_expectations.gate import validate_run
 from acktrail_jobs.pipeline.reconcile_run import reconcile
 from acktrail_jobs.pipeline.status_run import write_statuses

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from servers.workload import until
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail_demo.demo import demo_folder
@@ -25,6 +24,7 @@ from acktrail_demo.workload.scenario import (
     plan_scenario,
 )
 from acktrail_demo.workload.workload_run import DEFAULT_SEED, run_workload
+from acktrail_embedded import EmbeddedBroker
 
 
 @pytest.mark.full

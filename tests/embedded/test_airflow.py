@@ -13,15 +13,15 @@ import pytest
 from drivers.airflow_scene import AirflowReviewer
 from embedded.processes import eventually, run_owner
 
-from acktrail.embedded.airflow_api import AirflowRefused, DagWatch, task_log
-from acktrail.embedded.airflow_standalone import AirflowStandalone, free_ports, write_settings
+from acktrail_embedded.airflow_api import AirflowRefused, DagWatch, task_log
+from acktrail_embedded.airflow_standalone import AirflowStandalone, free_ports, write_settings
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 
 OWNER = """
 import json, sys, time
 from pathlib import Path
-from acktrail.embedded.airflow_standalone import AirflowStandalone
+from acktrail_embedded.airflow_standalone import AirflowStandalone
 with AirflowStandalone(Path(sys.argv[1]), folder=Path(sys.argv[2])) as airflow:
     print(json.dumps([airflow.port, airflow.user, airflow.password]), flush=True)
     time.sleep(600)
@@ -109,7 +109,7 @@ def test_a_machine_with_many_listeners_has_free_ports(monkeypatch: pytest.Monkey
             if next(asked) % 50:
                 raise OSError
 
-    monkeypatch.setattr("acktrail.embedded.airflow_standalone.socket.socket", Probe)
+    monkeypatch.setattr("acktrail_embedded.airflow_standalone.socket.socket", Probe)
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert len({number for number in free_ports() if 1024 < number < lowest}) == 3
 

@@ -20,10 +20,10 @@ from servers.real_broker import kafka_tool, releases
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
-from acktrail.embedded.kafka.embedded_broker import DetachedBroker, NodePorts, free_ports, stop_detached
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.kafka.client.broker_client import BrokerClient
+from acktrail_embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import DetachedBroker, NodePorts, free_ports, stop_detached
 
 pytestmark = pytest.mark.broker
 
@@ -64,7 +64,7 @@ def test_every_release_starts_with_share_groups_on_and_leaves_nothing(version: s
 
 def test_a_process_that_is_gone_is_no_crash_of_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What still holds the folder is said."""
-    monkeypatch.setattr("acktrail.embedded.kafka.embedded_broker._STOP_S", 0.1)
+    monkeypatch.setattr("acktrail_embedded.kafka.embedded_broker._STOP_S", 0.1)
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     broker = DetachedBroker(version="4.3.1", bootstrap_servers="", folder=tmp_path, pid=gone.pid, guardian_pid=gone.pid)
@@ -109,7 +109,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
         taken = int(first.bootstrap_servers.rpartition(":")[2])
         offers = [NodePorts(client=taken, controller=free_ports().controller)]
         monkeypatch.setattr(
-            "acktrail.embedded.kafka.embedded_broker.free_ports", lambda port: offers.pop() if offers else free_ports()
+            "acktrail_embedded.kafka.embedded_broker.free_ports", lambda port: offers.pop() if offers else free_ports()
         )
         with EmbeddedBroker() as second:
             assert not offers

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from embedded.processes import FAMILY, eventually, ignored_signals, lives, run_owner
 
-from acktrail.embedded.process import guardian
-from acktrail.embedded.process.guarded_process import GuardedProcess, is_held
 from acktrail.errors import ConfigurationError, MissingDependency
+from acktrail_embedded.process import guardian
+from acktrail_embedded.process.guarded_process import GuardedProcess, is_held
 
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from acktrail.embedded.process.guarded_process import GuardedProcess
+from acktrail_embedded.process.guarded_process import GuardedProcess
 folder, ending, family = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 process = GuardedProcess(
     [sys.executable, "-c", family, str(folder), "2"], log_path=folder / "log", grace_s=1.0, remove=folder / "remove"
@@ -174,7 +174,7 @@ def test_a_released_process_outlives_its_owner_until_its_guardian_is_told(tmp_pa
     script = """
 import sys
 from pathlib import Path
-from acktrail.embedded.process.guarded_process import GuardedProcess
+from acktrail_embedded.process.guarded_process import GuardedProcess
 folder = Path(sys.argv[1])
 process = GuardedProcess(["sleep", "600"], log_path=folder / "log", lock=folder / "lock").start()
 print(process.pid, process.guardian_pid)
@@ -203,7 +203,7 @@ def test_the_guardian_loads_the_standard_library_alone() -> None:
 @pytest.mark.timeout(30)
 def test_a_lock_that_is_taken_in_between_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two starts in one folder the second is refused at once, also where nothing ran there when it looked."""
-    monkeypatch.setattr("acktrail.embedded.process.guarded_process.is_held", lambda _: False)
+    monkeypatch.setattr("acktrail_embedded.process.guarded_process.is_held", lambda _: False)
     with (tmp_path / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ConfigurationError, match="another process runs"):

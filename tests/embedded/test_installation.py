@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from acktrail import config
-from acktrail.embedded.kafka.installation import RELEASES, TOOLS, JarLock, find_java, read_lock, resolve
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
+from acktrail.java import find_java
+from acktrail_embedded.kafka.installation import RELEASES, TOOLS, JarLock, read_lock, resolve
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,8 @@ RESOLVE = """
 import sys
 from pathlib import Path
 from acktrail.config import java_home
-from acktrail.embedded.kafka.installation import find_java, read_lock, resolve
+from acktrail.java import find_java
+from acktrail_embedded.kafka.installation import read_lock, resolve
 print(resolve(read_lock("4.3.1"), java=find_java(java_home()), cache=Path(sys.argv[1])))
 """
 

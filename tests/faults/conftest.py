@@ -24,8 +24,8 @@ from state_topics.filled_topic import STATE_TOPIC, check_nothing_lost_or_doubled
 
 from acktrail.config import TablesConfig
 from acktrail.connect.source_batches import state_source_partition
-from acktrail.embedded import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 
 PARTITIONS: Final = 5
 

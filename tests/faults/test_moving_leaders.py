@@ -14,12 +14,12 @@ from servers.real_broker import kill, restart
 from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC
 
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import RetryableError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset
 from acktrail.kafka.client.error_codes import Outcome
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 

@@ -31,9 +31,9 @@ from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill
 
 from acktrail.config import TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

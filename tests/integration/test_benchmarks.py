@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 ROOT: Final = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))

@@ -20,7 +20,7 @@ from confluent_kafka import AcknowledgeType
 from samples.dump_lines import dump_line
 from state_topics.filled_topic import read_all
 
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 

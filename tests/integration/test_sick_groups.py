@@ -13,10 +13,10 @@ from servers.real_broker import releases
 from servers.workload import Workload, start_at, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

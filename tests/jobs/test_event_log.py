@@ -18,7 +18,8 @@ import pytest
 from jobs.world import World, busy, twins
 
 from acktrail.config import environment, java_home
-from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, find_java, retrieve
+from acktrail.java import find_java
+from acktrail_embedded.kafka.installation import Jar, JarLock, dependency, retrieve
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -20,7 +20,6 @@ from servers.fake_kafka import (
     group_deleted,
 )
 
-from acktrail.embedded.kafka.embedded_broker import free_ports
 from acktrail.errors import (
     AcktrailError,
     ConfigurationError,
@@ -35,6 +34,7 @@ from acktrail.errors import (
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done
 from acktrail.kafka.descriptions import TopicPartition
+from acktrail_embedded.kafka.embedded_broker import free_ports
 
 TWO = [NewStartOffset(topic="T1", partition=index, start_offset=5) for index in (0, 1)]
 

@@ -20,12 +20,12 @@ from servers.real_broker import kafka_tool
 from servers.workload import Worked, Workload, until
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAShareGroup, UnknownName
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ConfigsChange, NewStartOffset, Outcome
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import ShareOffset, TopicPartition
+from acktrail_embedded import EmbeddedBroker
 
 _SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 

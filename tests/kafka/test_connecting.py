@@ -14,11 +14,11 @@ from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.embedded_broker import free_ports
 from acktrail.errors import ConfigurationError, NotAuthorized, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientCredentials, ClientSettings, addresses_of, to_librdkafka
+from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import free_ports
 
 SECRET = 'pass"word\\ 1'
 OAUTH = {

@@ -19,13 +19,13 @@ from acktrail.connect.metrics.worker_metrics import metrics_served
 from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.offsets_connector import group_gauges, observe
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 
 
 @pytest.fixture(scope="module")

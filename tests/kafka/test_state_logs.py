@@ -28,7 +28,6 @@ from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import DamagedTables, ForeignCluster, InputError
 from acktrail.export.export_run import ExportSummary, export, observe
 from acktrail.export.repair_run import preview, repair
@@ -37,6 +36,7 @@ from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.state_source import StateTask
 from acktrail.model.share_partition import STATE_TOPIC, state_partition_of
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
 
 pytestmark = pytest.mark.broker

@@ -16,7 +16,6 @@ from servers.workload import Worked, Workload, until
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
 from acktrail.export import export_run, repair_run
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
@@ -26,6 +25,7 @@ from acktrail.kafka.descriptions import TopicPartition as AskedPartition
 from acktrail.kafka.state_source import StateTask
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.broker
 

@@ -21,7 +21,6 @@ from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
-from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.group_record import GroupRecordType, ShareGroupRecord, decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
@@ -30,6 +29,7 @@ from acktrail.kafka.descriptions import TopicPartition as TopicPlace
 from acktrail.kafka.groups.topic_connectors import DeadLetterSource, ShareGroupMetadataSource
 from acktrail.model.share_partition import GroupId
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 from acktrail_simulation.messages.group_record_encoder import encode
 
 pytestmark = pytest.mark.broker

@@ -20,10 +20,10 @@ from servers.workload import until
 
 from acktrail.change.cluster import Cluster
 from acktrail.cli.main import _run
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
 from acktrail_plugins.migration.mirror_evidence import MirrorPair, SourceOffset, TranslatedOffset, find_translations
 

@@ -22,9 +22,9 @@ from servers.kafka_proxy import kafka_proxy
 from servers.workload import until
 
 from acktrail.config import TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = pytest.mark.slow

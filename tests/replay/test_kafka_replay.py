@@ -12,7 +12,6 @@ from oracle.kafka_states import assert_equal, by_key, form_of, kafkas_answers
 from oracle.random_batches import random_record
 from samples.dump_lines import dump_line
 
-from acktrail.embedded.kafka.installation import DEFAULT_VERSION
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.state_record import encode
@@ -21,6 +20,7 @@ from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.replay.fold import states_of
 from acktrail.replay.raw_log import RawLogReplay
+from acktrail_embedded.kafka.installation import DEFAULT_VERSION
 
 pytestmark = pytest.mark.broker
 

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from servers.jmx_exporter import BrokerMetrics, ask
 from servers.workload import Workload, until
 
-from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -58,7 +58,7 @@ def _tried(what: str, attempt: Callable[[], str | None], note: str = "") -> Doct
 
 def java_check() -> DoctorCheck:
     """Whether there is a Java."""
-    from acktrail.embedded.kafka.installation import find_java
+    from acktrail.java import find_java
 
     return _tried("Java", lambda: str(find_java(java_home())), "for PySpark and the embedded broker")
 

@@ -18,7 +18,6 @@ from acktrail.errors import AcktrailError, MissingDependency
 
 COMMANDS: Final = MappingProxyType(
     {
-        "broker": "acktrail.cli.commands.broker:app",
         "doctor": "acktrail.cli.commands.doctor:doctor",
         "status": "acktrail.cli.commands.status:status",
         "findings": "acktrail.cli.commands.findings:findings",

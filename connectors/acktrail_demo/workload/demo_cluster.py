@@ -21,7 +21,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
 from acktrail.format.wire.state_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
@@ -36,6 +35,7 @@ from acktrail.model.share_partition import STATE_TOPIC, SharePartition, TopicId,
 from acktrail_demo.faults.injections import FaultTarget, InjectedRecord
 from acktrail_demo.faults.library import FAULTS, InjectedFault, StateFault
 from acktrail_demo.workload.scenario import DemoRecord
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 _PAUSE_S: Final = 0.05
 _PATIENCE_S: Final = 30.0

@@ -13,9 +13,9 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.source_batches import SKIPPED_BY_REQUEST
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 DOCUMENT = Path(__file__).parents[3] / "docs/connect-rest.md"
 WORKER = "http://127.0.0.1:8083"

@@ -15,13 +15,13 @@ from confluent_kafka import AcknowledgeType
 from drivers.sent_messages import FACTORY, FILE, messages
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
 from acktrail_demo.faults.library import faults_on
 from acktrail_demo.workload.demo_cluster import inject_faults
 from acktrail_demo.workload.scenario import HOSTILE_GROUP
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)),

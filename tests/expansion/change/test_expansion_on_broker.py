@@ -25,11 +25,11 @@ from acktrail.change.audit.journal import read_audit
 from acktrail.change.change_kind import Settled
 from acktrail.change.cluster import Cluster
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ChangeInProgress, InputError, OutcomeUnknown, PlanStale, UnknownName
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail_expansion.change import expansion_kind as kind
 from acktrail_expansion.change.expansion_kind import create_partitions
 from acktrail_expansion.change.expansion_plan import ExpansionPlan, make_plan

@@ -17,11 +17,11 @@ from servers.workload import Workload, until
 from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.config import TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, needed
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 from acktrail_expansion.change.expansion_plan import make_plan
 from acktrail_expansion.keys.key_reading import read_keys
 from acktrail_expansion.looks.ledger_connector import take_look

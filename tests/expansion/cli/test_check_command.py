@@ -9,7 +9,7 @@ import pytest
 from drivers.command_line import Done, run
 from expansion.support.expanded_topic import ExpandedTopic, expanded_topic
 
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow]
 

@@ -11,9 +11,9 @@ from drivers.sent_messages import FACTORY, FILE, messages
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_standalone import AirflowStandalone
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded.airflow_standalone import AirflowStandalone
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(1200)]
 

@@ -13,8 +13,8 @@ from expansion.support.expanded_topic import ExpandedTopic, expanded_topic
 from expansion.support.true_traffic import SharingMember
 from servers.workload import until
 
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.log_reader import state_topic_now
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 

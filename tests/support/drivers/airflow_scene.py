@@ -18,10 +18,10 @@ from drivers.browser import Page
 
 from acktrail.change.audit.journal import read_audit
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_api import AirflowApi, AirflowRefused, task_log
-from acktrail.embedded.airflow_standalone import HOST, AirflowStandalone
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail_embedded.airflow_api import AirflowApi, AirflowRefused, task_log
+from acktrail_embedded.airflow_standalone import HOST, AirflowStandalone
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 FAILED = {"failed", "upstream_failed"}
 

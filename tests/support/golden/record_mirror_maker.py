@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.embedded.kafka.installation import dependency, install, retrieve
+from acktrail_embedded.kafka.installation import dependency, install, retrieve
 
 HERE: Final = Path(__file__).parent / "mirror_maker"
 JARS: Final = ("connect-mirror", "connect-mirror-client", "connect-runtime", "connect-api")

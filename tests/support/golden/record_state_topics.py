@@ -23,12 +23,12 @@ from samples.dump_lines import dump_line
 from servers.workload import Workload, until
 from state_topics.filled_topic import read_all
 
-from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.installation import RELEASES
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.state_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset, Outcome
+from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.kafka.installation import RELEASES
 
 FOLDER: Final = Path(__file__).parent / "state_topic"
 GROUPS: Final = ("orders:eu", 'prüfen "💸" ../')

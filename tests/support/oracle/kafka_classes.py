@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acktrail.embedded.kafka.installation import Installation, install
+from acktrail_embedded.kafka.installation import Installation, install
 
 __all__ = ["KafkaProgram", "camel", "compiled"]
 

@@ -16,6 +16,7 @@ from acktrail.model.replay import SharePartitionState
 __all__ = ["assert_equal", "by_key", "form_of", "kafkas_answers"]
 
 MAIN_CLASS: Final = "org.apache.kafka.coordinator.share.KafkaReplay"
+_ABSENT_IS_MINUS_1: Final = ("state_epoch", "leader_epoch", "start_offset")
 
 
 def kafkas_answers(dumps: Iterable[list[str]], version: str, folder: Path) -> list[list[dict[str, Any]]]:
@@ -55,13 +56,9 @@ def form_of(state: SharePartitionState) -> dict[str, Any]:
         "topic_id": state.key.topic_id,
         "partition": state.key.partition,
         **{name: getattr(state, name) for name in ("snapshot_epoch", "delivery_complete_count")},
-        **{name: _or_absent(getattr(state, name)) for name in ("state_epoch", "leader_epoch", "start_offset")},
+        **{name: -1 if (found := getattr(state, name)) is None else found for name in _ABSENT_IS_MINUS_1},
         "batches": [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in state.batches],
     }
-
-
-def _or_absent(number: int | None) -> int:
-    return -1 if number is None else number
 
 
 def assert_equal(ours: dict[Any, dict[str, Any]], theirs: dict[Any, dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from acktrail.embedded import EmbeddedBroker
+from acktrail_embedded import EmbeddedBroker
 
 __all__ = ["diagnosis"]
 

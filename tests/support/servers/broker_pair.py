@@ -17,8 +17,8 @@ from kafka.admin import KafkaAdminClient
 from servers.kafka_proxy import KafkaProxy, kafka_proxy
 from servers.workload import until
 
-from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.embedded_broker import HOST, free_ports
+from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import HOST, free_ports
 
 __all__ = ["BrokerPair", "broker_pair"]
 

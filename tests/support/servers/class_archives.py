@@ -18,8 +18,9 @@ from unittest.mock import patch
 from servers.workload import Workload
 
 from acktrail import config
-from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
-from acktrail.embedded.kafka.installation import find_java, install
+from acktrail.java import find_java
+from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
+from acktrail_embedded.kafka.installation import install
 from acktrail_jobs.session import spark_session
 
 _RELEASES: Final = (DEFAULT_VERSION, "4.4.0")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from acktrail import config
-from acktrail.embedded.kafka.installation import dependency, find_java, retrieve, sha256_of
 from acktrail.errors import RetryableError
+from acktrail.java import find_java
+from acktrail_embedded.kafka.installation import dependency, retrieve, sha256_of
 
 __all__ = ["fetched_jars"]
 

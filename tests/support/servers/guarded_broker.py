@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
+from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
 
 __all__ = ["GuardedBroker"]
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from servers.fetched_jars import fetched_jars
 
-from acktrail.embedded.kafka.installation import find_java
+from acktrail.java import find_java
 
 __all__ = ["BrokerMetrics", "ask"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from embedded.processes import eventually
 
-from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
-from acktrail.embedded.kafka.installation import TOOLS, install
+from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
+from acktrail_embedded.kafka.installation import TOOLS, install
 
 __all__ = ["kafka_tool", "kill", "releases", "restart"]
 

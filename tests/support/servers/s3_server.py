@@ -30,7 +30,7 @@ from embedded.processes import eventually
 from servers.certificates import Authority
 
 from acktrail.config import TablesConfig, cache_folder
-from acktrail.embedded.process.guarded_process import GuardedProcess
+from acktrail_embedded.process.guarded_process import GuardedProcess
 
 __all__ = ["REGION", "S3", "Account", "FaultyProxy", "running_s3"]
 

@@ -24,8 +24,8 @@ from servers.certificates import Authority
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.embedded_broker import free_ports
+from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import free_ports
 
 __all__ = ["WAYS", "SecuredBroker", "secured_broker"]
 

@@ -13,7 +13,7 @@ import pyspark
 from servers.fetched_jars import fetched_jars
 
 from acktrail import config
-from acktrail.embedded.kafka.installation import find_java
+from acktrail.java import find_java
 
 __all__ = ["SPARK_JARS", "running_yarn"]
 

@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from drivers.whole_topic import records_of
 
 from acktrail.config import TablesConfig
-from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded import EmbeddedBroker
 
 __all__ = ["STATE_TOPIC", "check_nothing_lost_or_doubled", "create_state_topic", "fill", "read_all"]
 

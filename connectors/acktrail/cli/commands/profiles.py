@@ -147,6 +147,6 @@ def dags() -> None:
 
     Example: export AIRFLOW__CORE__DAGS_FOLDER="$(acktrail config dags)"
     """
-    from acktrail.embedded.airflow_standalone import dags_folder
+    from acktrail.package_data import dags_folder
 
     typer.echo(dags_folder())

@@ -14,7 +14,7 @@ from acktrail.cli.common_options import AsJson, command_group, echo_rows
 from acktrail.config import cache_folder
 
 if TYPE_CHECKING:
-    from acktrail.embedded.kafka.embedded_broker import DetachedBroker
+    from acktrail_embedded.kafka.embedded_broker import DetachedBroker
 
 
 app = command_group(
@@ -38,8 +38,8 @@ def start(
     It runs until `acktrail broker stop`. Where one runs already, its address is printed. Topics and groups are kept
     in the folder for the next start.
     """
-    from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker, start_detached
-    from acktrail.embedded.kafka.installation import known_release
+    from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker, start_detached
+    from acktrail_embedded.kafka.installation import known_release
 
     if foreground:
         with EmbeddedBroker(version, folder=folder, port=port) as running:
@@ -61,7 +61,7 @@ def stop(
     delete: Annotated[bool, typer.Option("--delete", help="Delete the folder, data and all.")] = False,
 ) -> None:
     """Stop the broker of a folder; without --folder, every broker that was started without one."""
-    from acktrail.embedded.kafka.embedded_broker import stop_detached
+    from acktrail_embedded.kafka.embedded_broker import stop_detached
 
     running = _running(folder)
     for broker in running:
@@ -89,7 +89,7 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
 
 def _running(folder: Path | None) -> Sequence[DetachedBroker]:
     """The broker of a folder; without one those of the cache."""
-    from acktrail.embedded.kafka.embedded_broker import find_detached
+    from acktrail_embedded.kafka.embedded_broker import find_detached
 
     wanted = [folder.absolute()] if folder else sorted(_brokers().glob("*"))
     return [broker for broker in map(find_detached, wanted) if broker]

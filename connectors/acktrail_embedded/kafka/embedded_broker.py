@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.kafka.installation import DEFAULT_VERSION, RELEASES, Installation, install, known_release
-from acktrail.embedded.process.guarded_process import GuardedProcess, is_held
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail_embedded.kafka.installation import DEFAULT_VERSION, RELEASES, Installation, install, known_release
+from acktrail_embedded.process.guarded_process import GuardedProcess, is_held
 
 HOST: Final = "127.0.0.1"
 _ATTEMPTS: Final = 3

@@ -18,9 +18,9 @@ from string import Template
 from typing import IO, Final, NamedTuple, Self
 
 from acktrail.config import environment
-from acktrail.embedded.airflow_api import TAIL_LINES, AirflowApi, DagWatch, polling
-from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
+from acktrail_embedded.airflow_api import TAIL_LINES, AirflowApi, DagWatch, polling
+from acktrail_embedded.process.guarded_process import GuardedProcess
 
 HOST: Final = "127.0.0.1"
 _FIRST_PORT: Final = 20_000
@@ -140,18 +140,6 @@ class AirflowPorts(NamedTuple):
     trigger_logs: int
 
 
-def dags_folder() -> Path:
-    """For Airflow's ``dags_folder``: ``acktrail_dags/dag_files`` of an installed wheel, or ``dags/`` of a checkout.
-
-    Nothing is imported. Raises MissingDependency when neither is there.
-    """
-    package = find_spec("acktrail_dags")
-    if package is None or package.origin is None:
-        raise MissingDependency("acktrail's DAGs are not installed", hint="install the wheel of acktrail again")
-    folder = Path(package.origin).parent
-    return folder / "dag_files" if (folder / "dag_files").is_dir() else folder.parent
-
-
 def free_ports() -> AirflowPorts:
     """Three free ports. Raises ConfigurationError when there are none."""
     chosen = random.SystemRandom()
@@ -178,7 +166,7 @@ def write_settings(folder: Path, *, dags_folder: Path, ports: AirflowPorts, pass
         "jwt_secret": secrets.token_urlsafe(48),
     }
     values = {name: value.replace("%", "%%") for name, value in own.items()} | ports._asdict()
-    template = Template(files("acktrail.embedded").joinpath("airflow-standalone.cfg").read_text("utf-8"))
+    template = Template(files("acktrail_embedded").joinpath("airflow-standalone.cfg").read_text("utf-8"))
     with _private(folder / "airflow.cfg") as file:
         file.write(template.substitute(values, host=HOST, url=f"http://{HOST}:{ports.api}"))
     with _private(folder / _PASSWORDS) as file:

@@ -9,9 +9,7 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,9 +19,10 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from acktrail import config
-from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
+from acktrail.java import find_java
 from acktrail.plain_tables import StepLines
+from acktrail_embedded.process.guarded_process import GuardedProcess
 
 DEFAULT_VERSION: Final = "4.3.1"
 RELEASES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -36,12 +35,6 @@ RELEASES: Final[Mapping[str, tuple[str, ...]]] = {
 TOOLS: Final = {"4.4.0": "4.3.1"}
 """Releases without kafka-tools and kafka-tools-api of their own, and the one whose tools serve them: these need that
 one's other jars."""
-MINIMUM_JAVA: Final = 17
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-_HINT: Final = (
-    f"install Java {MINIMUM_JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
-    "macOS: brew install openjdk@17) and put it on PATH or name its folder in JAVA_HOME"
-)
 _PATTERN: Final = "[organisation]/[artifact]-[revision].[ext]"
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 
@@ -131,7 +124,7 @@ def sha256_of(path: Path) -> str:
 def read_lock(version: str) -> JarLock:
     """The committed lock of a release. Raises UnknownName for a release that has none."""
     known_release(version)
-    text = files("acktrail.embedded").joinpath("locks", f"kafka-{version}.json").read_text(encoding="utf-8")
+    text = files("acktrail_embedded").joinpath("locks", f"kafka-{version}.json").read_text(encoding="utf-8")
     content = json.loads(text)
     return JarLock(version=content["version"], jars=tuple(Jar(**jar) for jar in content["jars"]))
 
@@ -174,7 +167,7 @@ def retrieve(
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings, module, log_path = (folder / name for name in ("settings.xml", "ivy.xml", "ivy.log"))
-    templates = [files("acktrail.embedded.kafka").joinpath(f"ivy-{name}.xml") for name in ("settings", "module")]
+    templates = [files("acktrail_embedded.kafka").joinpath(f"ivy-{name}.xml") for name in ("settings", "module")]
     ours, wanted = (template.read_text("utf-8") for template in templates)
     settings.write_text(ours.format(cache=quoteattr(str(folder / "cache")), poms=str(with_metadata).lower()))
     module.write_text(wanted.format(dependencies="\n".join(dependencies)))
@@ -248,30 +241,3 @@ def known_release(version: str) -> str:
     if version not in RELEASES:
         raise UnknownName("Kafka version", version, nearest=tuple(RELEASES))
     return version
-
-
-def find_java(java_home: Path | None = None) -> Path:
-    """The launcher of the first Java of at least `MINIMUM_JAVA`: in `java_home`, else on PATH. Raises
-    MissingDependency, naming each Java that was seen and is too old."""
-    candidates = (java_home / "bin" / "java" if java_home else None, shutil.which("java"))
-    seen: list[str] = []
-    for executable in [Path(found) for found in candidates if found]:
-        release = _release_of(executable)
-        if release is not None and release >= MINIMUM_JAVA:
-            return executable
-        seen.append(f"{executable} does not run" if release is None else f"{executable} is Java {release}")
-    raise MissingDependency(
-        f"Java {MINIMUM_JAVA} or newer is needed: {'; '.join(seen) or 'no java was found'}", hint=_HINT
-    )
-
-
-def _release_of(executable: Path) -> int | None:
-    """The feature release that `executable` prints, or None when it is no working Java."""
-    try:
-        answer = subprocess.run(
-            [executable, "-version"], capture_output=True, text=True, errors="replace", timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = _VERSION.search(answer.stderr + answer.stdout)
-    return int(found.group(1)) if found and answer.returncode == 0 else None

@@ -13,8 +13,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from acktrail.embedded.process import guardian
 from acktrail.errors import ConfigurationError, MissingDependency
+from acktrail_embedded.process import guardian
 
 _MARGIN_S: Final = 20.0
 
@@ -35,7 +35,7 @@ def is_held(lock: Path) -> bool:
 class GuardedProcess:
     """A child process that never outlives its owner, nor do its descendants, however the owner ends.
 
-    Between the two stands a guardian (`acktrail.embedded.process.guardian`). The owner is the process that calls
+    Between the two stands a guardian (`acktrail_embedded.process.guardian`). The owner is the process that calls
     `start`. `env` None inherits; output is appended to `log_path`. `grace_s`: seconds between SIGTERM and SIGKILL.
     `remove`: a folder that the guardian deletes when the owner died without stopping the process. `lock`: a file that
     the guardian holds locked as long as it lives (`is_held`); a pid can be another's by then.

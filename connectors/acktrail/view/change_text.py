@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from acktrail.change.change_kind import kind_of
+from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.planning.impact import CountUnit
 from acktrail.change.planning.notices import Notice, Severity, by_rule
@@ -118,7 +119,7 @@ def plan_text(plan: ChangePlan, paint: Callable[[Severity, str], str] = lambda _
 
 def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """What became of share partitions (`Verified` as plain data), those that failed first."""
-    ordered = sorted(rows, key=lambda row: (row["status"].startswith("OK"), row["group_id"], row["topic"]))
+    ordered = sorted(rows, key=lambda row: (Status(row["status"]).is_ok, row["group_id"], row["topic"]))
     headers = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "STATUS", "STATE-EPOCH", "SNAPSHOT-EPOCH", "NOTE")
     shown = [
         (

@@ -207,9 +207,10 @@ def show_outcome(
 
 
 def _outcome_text(found: ChangeOutcome) -> str:
+    from acktrail.change.lifecycle.plan_life import Status
     from acktrail.view.change_text import results_text
 
-    is_all_ok = all(row["status"].startswith("OK") for row in found.partitions)
+    is_all_ok = all(Status(row["status"]).is_ok for row in found.partitions)
     notes = [printable(found.settled.note)] if found.settled.note else []
     if not found.settled.groups and is_all_ok:
         what = "nothing to settle" if found.execution is None else "everything is done already"

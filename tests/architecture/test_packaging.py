@@ -1,13 +1,16 @@
-"""The wheel brings everything that an installation needs: packages, types, DAG files, extras with names."""
+"""The wheel brings everything that an installation needs: packages, types, DAG files, extras with names. The trunk
+works without branches: in a copy of the checkout in which their folders and their tests are not."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -70,3 +73,53 @@ def test_pip_can_install_what_uv_installs() -> None:
     (whole,) = extras["all"]
     assert set(whole.removeprefix("acktrail[").removesuffix("]").split(",")) == set(extras) - {"all"}
     assert "override-dependencies" not in project["tool"].get("uv", {})
+
+
+PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
+WITHOUT_BRANCHES: Final = (
+    "tests/cli/test_main.py",
+    "tests/change/test_plan.py",
+    "tests/connect/test_config_def.py",
+    "tests/model/test_quality_rules.py",
+    "tests/view/test_table_metrics.py::test_a_scrape_follows_the_tables",
+)
+"""Tests of the trunk where each branch is asked for, and is not there. All tests: `make test-trunk`."""
+COMMANDS_OF_BRANCHES: Final = ("decode", "demo", "expan")
+"""What the help says only where branches are there."""
+HELP: Final = "The help:"
+ALONE: Final = f"""
+import sys, pytest
+sys.path = [place for place in sys.path if place not in {[str(ROOT / place) for place in PLACES]}]
+from acktrail.branches import branches
+assert branches() == ()
+assert not pytest.main(["-qp", "no:cacheprovider", "-m", "not broker and not spark and not airflow", *sys.argv[1:]])
+print("{HELP}")
+from acktrail.cli.main import _run
+for words in ([], ["change", "plan", "reset"], ["doctor"]):
+    assert _run([*words, "--help"]) == 0
+"""
+
+
+def test_the_trunk_works_without_branches(tmp_path: Path) -> None:
+    """The help names no command of a branch, and quick tests pass. That no module of the trunk imports one of a branch,
+    and no branch another, is a contract."""
+    folder = tmp_path / "checkout"
+    gone = [branch.package for branch in branches()]
+    made = (".git", ".venv", ".uv", ".test-java", ".demo", "dist", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*made, *gone))
+    for package in gone:
+        shutil.rmtree(folder / "tests" / package.removeprefix("acktrail_"))
+    places = os.pathsep.join(str(folder / place) for place in PLACES)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *WITHOUT_BRANCHES],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": places},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert gone
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [word for word in COMMANDS_OF_BRANCHES if word in done.stdout.partition(HELP)[2]] == []

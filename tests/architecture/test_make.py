@@ -6,13 +6,13 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import pytest
+from drivers.own_process import finished
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
@@ -93,19 +93,8 @@ def test_a_process_that_ends_fails_one_test(tmp_path: Path) -> None:
         (tmp_path / f"test_{number}.py").write_text(ENDS if number in {3, 7} else PLAIN)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    own = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
     words = ["-m", "pytest", "-q", "-p", "xdist", "-n", "2", "--dist", "loadscope", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=tmp_path,
-        env={
-            **inherited,
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = finished(sys.executable, *words, cwd=tmp_path, env={**inherited, **own})
     assert re.search(r"\b2 failed, 16 passed\b", done.stdout), done.stdout[-3_000:]
     assert sorted(re.findall(r"^FAILED test_(\d)\.py::test_ends", done.stdout, re.MULTILINE)) == ["3", "7"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from drivers.own_process import printed
 
 from acktrail.branches import branches
 
@@ -24,8 +24,7 @@ PACKAGES = {"acktrail", "acktrail_jobs", "acktrail_expectations", "acktrail_dash
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The content of the wheel that the sources build."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    printed(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder, cwd=ROOT)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "content")
@@ -35,8 +34,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
     """Byte by byte those of the checkout; what `acktrail config dags` prints is their folder in the wheel."""
     probe = "import acktrail.embedded.airflow_standalone as found; print(found.dags_folder())"
-    done = subprocess.run([sys.executable, "-c", probe], cwd=unpacked, check=True, capture_output=True, text=True)
-    folder = Path(done.stdout.strip())
+    folder = Path(printed(sys.executable, "-c", probe, cwd=unpacked).strip())
 
     assert folder == unpacked / "acktrail_dags" / "dag_files"
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == {
@@ -110,16 +108,8 @@ def test_the_trunk_works_without_branches(tmp_path: Path) -> None:
     for package in gone:
         shutil.rmtree(folder / "tests" / package.removeprefix("acktrail_"))
     places = os.pathsep.join(str(folder / place) for place in PLACES)
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, *WITHOUT_BRANCHES],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": places},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, "-c", ALONE, *WITHOUT_BRANCHES]
+    said = printed(*command, cwd=folder, env={**os.environ, "PYTHONPATH": places})
 
     assert gone
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [word for word in COMMANDS_OF_BRANCHES if word in done.stdout.partition(HELP)[2]] == []
+    assert [word for word in COMMANDS_OF_BRANCHES if word in said.partition(HELP)[2]] == []

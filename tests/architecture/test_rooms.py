@@ -9,7 +9,6 @@ import importlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections import defaultdict
@@ -22,6 +21,7 @@ from typing import Any, Final
 
 import grimp
 import pytest
+from drivers.own_process import finished
 from jinja2 import Environment, nodes
 
 ROOT: Final = Path(__file__).parents[2]
@@ -137,9 +137,8 @@ _FIRST = re.compile(r"[.\w]+")
 
 
 def _lint(folder: Path, contracts: Path) -> tuple[int, str]:
-    words = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo", "--config", str(contracts)]
-    surroundings = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(words, cwd=folder, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
+    words = [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo", "--config", contracts]
+    done = finished(*words, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)})
     return done.returncode, " ".join(done.stdout.split())
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +13,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 from drivers.command_line import run
+from drivers.own_process import printed
 from drivers.whole_topic import records_of
 from oracle.kafka_group_forms import kafka_forms
 from servers.real_broker import kafka_tool
@@ -47,9 +47,8 @@ def copied(broker: EmbeddedBroker, to: Path, topic: str) -> list[Path]:
 def dumped(files: list[Path], decoder: str) -> dict[tuple[int, int], tuple[dict[str, Any], dict[str, Any] | None]]:
     """By address, key and value as Kafka's tool prints them; value None: it printed none."""
     command = kafka_tool("org.apache.kafka.tools.DumpLogSegments", decoder, "--files", ",".join(map(str, files)))
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     found, partition = {}, -1
-    for line in printed.splitlines():
+    for line in printed(*command).splitlines():
         if line.startswith("Dumping "):
             partition = int(Path(line.removeprefix("Dumping ")).parent.name.rpartition("-")[2])
         if (record := RECORD.match(line)) is not None:

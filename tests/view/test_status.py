@@ -219,7 +219,7 @@ def test_watching(health: HealthTables) -> None:
 def test_it_starts_without_heavy_packages(health: HealthTables) -> None:
     """Neither pandas nor Spark nor a Kafka client: it is asked again and again."""
     health.reconciled([health.queue("g", "ok")])
-    code, modules = loaded("status", "--tables", health.config.uri)
+    (code,), modules = loaded(f"status --tables {health.config.uri}")
     assert (code, modules & {"pandas", "pyspark", "great_expectations", "kafka", "rich.table"}) == (0, set())
 
 

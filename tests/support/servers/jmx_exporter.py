@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from drivers.own_process import printed
 from servers.fetched_jars import fetched_jars
 
 from acktrail.embedded.kafka.installation import find_java
@@ -38,12 +38,9 @@ def ask(pid: int, rules: Path, folder: Path) -> BrokerMetrics:
     if compiler is None:
         pytest.skip("no javac: a JDK is needed to compile the program that asks the broker's JVM")
     jar = f"{fetched_jars('jmx-exporter', _JAR)}/*"
-    done = subprocess.run([compiler, "-cp", jar, "-d", folder, _PROGRAM], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    printed(compiler, "-cp", jar, "-d", folder, _PROGRAM)
     command = [find_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}:{jar}", "ShareMetrics", str(pid), rules]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert asked.returncode == 0, asked.stderr[-4_000:]
-    lines = asked.stdout.splitlines()
+    lines = printed(*command).splitlines()
     beans = [line.removeprefix("mbean ") for line in lines if line.startswith("mbean ")]
     return BrokerMetrics(
         beans=tuple(map(_exporter_form, beans)), text="\n".join(line for line in lines if not line.startswith("mbean "))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ import pytest
 from change.world import BASE_MS, Delivery, Fates, World
 from confluent_kafka import AcknowledgeType
 from coordinator_messages import coordinator_states
+from drivers.own_process import printed
 from samples.history_tables import build
 from servers.real_broker import kafka_tool, releases
 
@@ -169,8 +169,8 @@ def test_targets_are_those_of_the_jvm_tool(
         *("--group", group, "--topic", TOPIC, *options),
         version=release,
     )
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    theirs = {int(found[1]): int(found[2]) for found in re.finditer(rf"{re.escape(TOPIC)}\s+(\d+)\s+(\d+)", printed)}
+    said = printed(*command)
+    theirs = {int(found[1]): int(found[2]) for found in re.finditer(rf"{re.escape(TOPIC)}\s+(\d+)\s+(\d+)", said)}
     name, value = options[0].removeprefix("--"), f"{options[1]}Z" if len(options) > 1 else None
     plan = world.plan(groups=[group], topics=[TOPIC], strategies={name: value})
     assert theirs == {row["partition"]: row["target_offset"] for row in plan["partitions"]}
@@ -191,9 +191,8 @@ def test_what_is_exported_kafkas_tools_read(
         *("--group", f"consumers-{TOPIC}", "--from-file", str(ours)),
         version=release,
     )
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     theirs = tmp_path / "theirs.csv"
-    theirs.write_text(printed)
+    theirs.write_text(printed(*command))
     found = {(row.topic, row.partition): row.offset for row in offset_rows(theirs)}
     assert found == {(TOPIC, 0): 5, (TOPIC, 1): 31}
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from drivers.own_process import finished, printed
 from embedded.processes import DEFAULT_SIGNALS, eventually, lives
 from servers.real_broker import kafka_tool, releases
 from servers.workload import Workload
@@ -51,7 +52,7 @@ def test_every_release_starts_with_share_groups_on_and_leaves_nothing(version: s
             *("--bootstrap-server", broker.bootstrap_servers, "describe"),
             version=version,
         )
-        features = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        features = printed(*command).splitlines()
         share = next(line for line in features if "share.version" in line)
         assert "FinalizedVersionLevel: 0" not in share
         pids, folder = (broker.pid, broker.guardian_pid), broker.folder
@@ -119,7 +120,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
 
 
 def _acktrail(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    return finished(*COMMAND, *arguments)
 
 
 def _cluster_at(address: str) -> str:

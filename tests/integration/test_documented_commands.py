@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Final
 import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
+from drivers.own_process import finished
 from samples.dump_lines import dump_line
 from state_topics.filled_topic import read_all
 
@@ -156,14 +156,7 @@ def run_lines(folder: Path, bootstrap_servers: str, run: list[Block]) -> Iterato
             for placeholder, value in placeholders(folder, bootstrap_servers).items():
                 replaced = replaced.replace(placeholder, value)
             script = f"source {environment}\n{replaced}\ncode=$?\nexport -p > {environment}\nexit $code\n"
-            done = subprocess.run(
-                ["bash", "-c", script],
-                cwd=folder,
-                env={**inherited, "PATH": path},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = finished("bash", "-c", script, cwd=folder, env={**inherited, "PATH": path}, timeout=None)
             yield Ran(block.document, line, done.returncode, done.stdout, done.stderr)
             if done.returncode:
                 return

@@ -16,6 +16,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
+from drivers.own_process import finished, printed
 from jobs.world import World, busy, twins
 from pyspark.sql import SparkSession
 from servers.s3_server import S3
@@ -77,7 +78,7 @@ def test_a_driver_on_yarn_gives_the_same(tmp_path: Path) -> None:
         known = environment(HADOOP_CONF_DIR=str(site), PYSPARK_PYTHON=sys.executable)
         for run_id, code in (("r0", 0), ("never-observed", 1)):
             command = [*submit, script, "run", "reconcile", "--tables", there.config.uri, "--run-id", run_id]
-            done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=400, check=False)
+            done = finished(*command, env=known, timeout=400)
             assert done.returncode == code, done.stderr[-3000:]
     for name in WRITTEN:
         assert there.plain(name) == here.plain(name), name
@@ -208,10 +209,7 @@ def test_every_table_reads_the_same_with_delta_spark(tmp_path: Path) -> None:
     jars = ",".join(map(str, sorted(delta_jars(tmp_path / "delta").iterdir())))
     script = Path(__file__).with_name("delta_reading.py")
     command = [python, script, jars, world.config.uri, results]
-    done = subprocess.run(
-        command, env=environment(PYSPARK_PYTHON=python), capture_output=True, text=True, timeout=400, check=False
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    printed(*command, env=environment(PYSPARK_PYTHON=python), timeout=400)
     names = {file.parent.name for file in Path(world.config.uri).glob("*/_delta_log")}
     assert {file.stem for file in results.iterdir()} == names
     assert len(names) > 8

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from drivers.own_process import finished
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import REGION, S3
 from servers.workload import until
@@ -264,14 +264,9 @@ def test_tls_with_an_authority_of_its_own(s3: S3, tables: TablesConfig, monkeypa
 def read_elsewhere(config: TablesConfig, home: Path, **environment: str) -> tuple[list[str], str]:
     """Lines on stdout and everything on stderr of a process that has nothing but an empty home folder."""
     options = [f"{name}={value}" for name, value in config.options.items()]
-    done = subprocess.run(
-        [sys.executable, "-c", READ, config.uri, *options],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_SERVICE_ENDPOINT": NOBODY} | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_SERVICE_ENDPOINT": NOBODY}
+    done = finished(sys.executable, "-c", READ, config.uri, *options, env=own | environment)
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
 
 

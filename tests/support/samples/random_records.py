@@ -16,6 +16,7 @@ __all__ = [
     "batches",
     "disjoint_batches",
     "keys",
+    "known_or_none",
     "records",
     "snapshots",
     "updates",
@@ -24,8 +25,14 @@ __all__ = [
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-_known32 = st.one_of(st.none(), INT32.filter(lambda n: n != -1))
-_known64 = st.one_of(st.none(), INT64.filter(lambda n: n != -1))
+
+
+def known_or_none(numbers: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
+    """None, or a number that is not -1."""
+    return st.one_of(st.none(), numbers.filter(lambda n: n != -1))
+
+
+_known32, _known64 = known_or_none(INT32), known_or_none(INT64)
 
 keys = st.builds(
     SharePartition,

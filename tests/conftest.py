@@ -57,7 +57,7 @@ _ONE_PROCESS = {
     "airflow": re.compile(r"\bmark\.airflow\b"),
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
     "faults": re.compile(r"\brunning: Export\b"),
-    "rights": re.compile(r"\bguarded_workload\b"),
+    "rights": re.compile(r"\bguarded_workload\b|fixturevalue\(\"guarded\"\)"),
     "plans": re.compile(r"\bchange\.world import .*\bScene\b"),
 }
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
@@ -179,7 +179,7 @@ def workload(broker: EmbeddedBroker) -> Workload:
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[GuardedBroker]:
     """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
-    names = ("admin", "reader", "exporter", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
+    names = ("admin", "reader", "revoked", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
     with shared_server(GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")})) as running:
         yield running
 

@@ -14,6 +14,8 @@ from acktrail.embedded.kafka.installation import Installation, install
 
 __all__ = ["KafkaProgram", "camel", "compiled"]
 
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaProgram:
@@ -25,7 +27,7 @@ class KafkaProgram:
 
     def run(self, text: str) -> list[str]:
         """The lines it prints for `text`; a failure shows what it said."""
-        options = ["-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF"]
+        options = [*_SHORT_LIVED, "-Dorg.apache.logging.log4j.level=OFF"]
         path = f"{self.installation.jars}/*:{self.classes}"
         said = printed(self.installation.java, *options, "-cp", path, self.main_class, input=text, encoding="utf-8")
         return said.splitlines()
@@ -33,12 +35,12 @@ class KafkaProgram:
 
 def compiled(sources: tuple[str, ...], main_class: str, version: str, folder: Path) -> KafkaProgram:
     """The program of `sources` for a Kafka release; skips the test where there is no JDK."""
-    compiler = shutil.which("javac")
-    if compiler is None:
+    if shutil.which("javac") is None:
         pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own classes")
     installation = install(version)
     paths = [Path(__file__).with_name(source) for source in sources]
-    printed(compiler, "-nowarn", "-cp", f"{installation.jars}/*", "-d", folder, *paths)
+    compiler = ("javac", *(f"-J{option}" for option in _SHORT_LIVED), "-nowarn")
+    printed(*compiler, "-cp", f"{installation.jars}/*", "-d", folder, *paths)
     return KafkaProgram(installation=installation, classes=folder, main_class=main_class)
 
 

@@ -12,9 +12,12 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +27,6 @@ from deltalake.schema import PrimitiveType
 from faults.conftest import POISON, Export, exports, good, log_ends, writing
 from servers.kafka_proxy import EVERYTHING
 from servers.real_broker import kill, restart
-from servers.small_disk import small_disk
 from servers.workload import until
 from state_topics.filled_topic import fill
 
@@ -40,6 +42,46 @@ LONG: Final = 3_600
 """Seconds that hundreds of faults may take on a busy machine."""
 SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom().randrange(2**32)
 FETCH, METADATA, API_VERSIONS = 1, 3, 18
+
+
+_BALLAST = "ballast"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallDisk:
+    """The file system at `folder`."""
+
+    folder: Path
+
+    def fill(self) -> None:
+        """Leave no room, not even for an empty file's name."""
+        with (self.folder / _BALLAST).open("ab", buffering=0) as file:
+            for size in (1 << 20, 1 << 12, 1):
+                try:
+                    while file.write(bytes(size)):
+                        pass
+                except OSError:
+                    continue
+
+    def make_room(self) -> None:
+        """Take away what ``fill`` wrote."""
+        (self.folder / _BALLAST).unlink()
+
+
+@contextmanager
+def small_disk(folder: Path, size_mib: int) -> Iterator[SmallDisk]:
+    """A disk of `size_mib` at `folder` that ends with the block; skips where this user may mount nothing."""
+    folder.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "acktrail-tests", str(folder)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip()
+        pytest.skip(f"no disk that can be full: {said}")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_the_disk_is_full(broker: EmbeddedBroker, tmp_path: Path, counts: Any) -> None:

@@ -12,7 +12,7 @@ from drivers.own_process import printed
 
 from acktrail.embedded.kafka.installation import Installation, install
 
-__all__ = ["KafkaProgram", "camel", "compiled"]
+__all__ = ["KafkaProgram", "camel", "compile_java", "compiled"]
 
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
@@ -33,14 +33,18 @@ class KafkaProgram:
         return said.splitlines()
 
 
+def compile_java(class_path: str, folder: Path, *sources: Path) -> None:
+    """Compile `sources` into `folder`; skips the test where there is no JDK."""
+    if shutil.which("javac") is None:
+        pytest.skip("no javac: a JDK is needed to compile a program in Java")
+    compiler = ("javac", *(f"-J{option}" for option in _SHORT_LIVED), "-proc:none", "-nowarn")
+    printed(*compiler, "-cp", class_path, "-d", folder, *sources)
+
+
 def compiled(sources: tuple[str, ...], main_class: str, version: str, folder: Path) -> KafkaProgram:
     """The program of `sources` for a Kafka release; skips the test where there is no JDK."""
-    if shutil.which("javac") is None:
-        pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own classes")
     installation = install(version)
-    paths = [Path(__file__).with_name(source) for source in sources]
-    compiler = ("javac", *(f"-J{option}" for option in _SHORT_LIVED), "-nowarn")
-    printed(*compiler, "-cp", f"{installation.jars}/*", "-d", folder, *paths)
+    compile_java(f"{installation.jars}/*", folder, *(Path(__file__).with_name(source) for source in sources))
     return KafkaProgram(installation=installation, classes=folder, main_class=main_class)
 
 

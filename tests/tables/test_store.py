@@ -200,8 +200,8 @@ def test_a_harmed_file_is_one_clear_error(
 def test_a_table_is_opened_once_for_all_who_read_it(
     tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By each commit of anyone, by a newer checkpoint, and by an older copy in its place it is opened again; and what
-    was read before stays what it was."""
+    """By each commit of anyone, by a newer checkpoint, and by an older copy in its place it is opened again; the next
+    commit comes after the copy's newest. What was read before stays what it was."""
     opened: list[str] = []
     of_place = TablePlace.open
 
@@ -223,7 +223,7 @@ def test_a_table_is_opened_once_for_all_who_read_it(
     shutil.copytree(folder, tmp_path / "copy")
     earlier = tables.snapshot("state_records")
     assert earlier is not None
-    tables.append("state_records", records(2))
+    tables.append("state_records", records(2), at=tables.followed("state_records"))
     assert seen() == (2, 1)
     assert earlier.read().num_rows == 1
     DeltaTable(str(folder)).create_checkpoint()
@@ -231,6 +231,8 @@ def test_a_table_is_opened_once_for_all_who_read_it(
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "copy", folder)
     assert seen() == (1, 1)
+    assert tables.append("state_records", records(3), at=tables.followed("state_records")) == 2
+    assert seen()[0] == 2
 
 
 def test_a_commit_to_a_folder_reaches_the_disk(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.executors import InProcess
-from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.findings import note_seen
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
@@ -256,12 +255,6 @@ class Scene:
     def log(self, start: int, end: int) -> None:
         self.world.log(start, end, self.topic)
 
-    def write(self, *records: StateRecord) -> None:
-        self.world.write(*records)
-
-    def found(self) -> dict[str, str]:
-        return self.world.found(self.group)
-
 
 Looks = Generator[int, dict[str, Any], None]
 """A scene says how many members its group has, and gets the row of its share partition after the next run."""
@@ -272,7 +265,7 @@ TIMES = [dt.timedelta(hours=2), dt.timedelta(minutes=5), dt.timedelta(minutes=5)
 def records_that_wait_without_members(scene: Scene) -> Looks:
     """Unattended at the first look and every later one, since the same time; not with members."""
     scene.log(0, 400)
-    scene.write(snapshot(scene.key, 0))
+    scene.world.write(snapshot(scene.key, 0))
     first = yield 0
     assert first["status"] == "unattended"
     assert first["reason"].startswith("400 records wait, no members since the first look, 2026-03-01T")
@@ -290,7 +283,7 @@ def records_that_wait_without_members(scene: Scene) -> Looks:
 def a_share_partition_that_was_never_delivered_from(scene: Scene) -> Looks:
     """Without members unattended, from the first look on; what the retention takes then is counted, look after look."""
     scene.log(0, 200)
-    scene.write(snapshot(scene.key, None))
+    scene.world.write(snapshot(scene.key, None))
     row = yield 0
     assert row["status"] == "unattended"
     for lost in (70, 120):
@@ -305,7 +298,7 @@ def a_share_partition_that_was_never_delivered_from(scene: Scene) -> Looks:
 def unfinished_records_that_the_retention_took(scene: Scene) -> Looks:
     """Finished ones below the log start are not lost, unfinished ones are, and counted: the lag counts them."""
     scene.log(0, 200)
-    scene.write(snapshot(scene.key, 0, (batch(10, 49), batch(60, 69, state=4))))
+    scene.world.write(snapshot(scene.key, 0, (batch(10, 49), batch(60, 69, state=4))))
     row = yield 1
     assert row["lost_records"] == 0
     scene.log(120, 200)
@@ -319,7 +312,7 @@ def unfinished_records_that_the_retention_took(scene: Scene) -> Looks:
 def finished_records_that_the_retention_took_are_no_loss(scene: Scene) -> Looks:
     """The start offset moves lazily: below the log start it is no finding where everything there is finished."""
     scene.log(0, 100)
-    scene.write(snapshot(scene.key, 0, (batch(0, 99),)))
+    scene.world.write(snapshot(scene.key, 0, (batch(0, 99),)))
     yield 1
     scene.log(90, 100)
     row = yield 1
@@ -329,9 +322,9 @@ def finished_records_that_the_retention_took_are_no_loss(scene: Scene) -> Looks:
 def every_critical_finding_is_a_status(scene: Scene) -> Looks:
     """Also of a rule that no verdict is about, and where the verdict is a match."""
     scene.log(0, 100)
-    scene.write(snapshot(scene.key, 50, (batch(20, 40), batch(50, 99))))
+    scene.world.write(snapshot(scene.key, 50, (batch(20, 40), batch(50, 99))))
     row = yield 1
-    critical = {rule for rule, severity in scene.found().items() if severity == "critical"}
+    critical = {rule for rule, severity in scene.world.found(scene.group).items() if severity == "critical"}
     assert critical == {"batches_not_below_start"}
     assert (row["status"], row["verdict"]) == ("inconsistent", "match")
     assert row["reason"] == "batches_not_below_start: a batch lies below the start offset"

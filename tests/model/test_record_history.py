@@ -3,12 +3,12 @@ record's fate: one condition after the other; what was archived, told once."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from definitions.status_history import History
+from definitions.status_history import History, changes_of
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import KEYS, coordinator_logs
@@ -30,17 +30,6 @@ from acktrail.model.status_changes import (
 )
 
 KEY = share_partition()
-
-
-def changes_of(log: Sequence[StateRecord], lost: Container[int] = (), first: int = 0) -> list[StatusChange]:
-    """`first`: the offset of the first exported record."""
-    history, found = History(0, {}), list[StatusChange]()
-    for at, record in enumerate(log[first:], first):
-        if at in lost:
-            found += history.gap(at) if at - 1 not in lost else ()
-        else:
-            found += history.record(record, offset=at, timestamp_ms=at)
-    return found
 
 
 def fate_in(log: Sequence[StateRecord], offset: int, **more: Any) -> RecordHistory:

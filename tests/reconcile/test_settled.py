@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from definitions.status_history import History, change_table
+from definitions.status_history import change_table, changes_of
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
@@ -146,20 +146,6 @@ _SETTLED = (2, 4)
 OFFSETS = 40
 
 
-def history_of(log: Sequence[StateRecord], begin: int = 0, gap: tuple[int, int] = (0, 0)) -> list[StatusChange]:
-    """The changes of the records of a log from `begin` on, without those in `gap`."""
-    history = History(0, {})
-    found: list[StatusChange] = []
-    for offset, record in enumerate(log):
-        if offset < begin or gap[0] < offset < gap[1]:
-            continue
-        if offset == gap[0] and gap[1] > offset + 1:
-            found += history.gap(offset)
-            continue
-        found += history.record(record, offset=offset, timestamp_ms=1000 + offset)
-    return found
-
-
 def one_by_one(changes: Sequence[StatusChange], first: int, last: int) -> tuple[int, int, int]:
     """Acknowledged, archived and unknown, counted offset by offset in the order of the records."""
     acknowledged = archived = unknown = 0
@@ -186,7 +172,7 @@ def test_counts_are_those_counted_one_by_one(
     """For any life of share partitions, cut anywhere at its beginning and with a gap: the same three numbers."""
     first = data.draw(st.integers(0, OFFSETS))
     last = data.draw(st.integers(first, OFFSETS))
-    changes = history_of(log, begin, gap)
+    changes = changes_of(log, range(*gap), begin)
     rows = dict(by_share_partition(change_table(changes).filter(settled_filter())))
     for key in KEYS:
         own = [change for change in changes if change.key == key]
@@ -212,7 +198,7 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
                 for offset in range(batch.first_offset, batch.last_offset + 1):
                     if batch.delivery_state in _SETTLED:
                         last_state[offset] = batch.delivery_state
-    rows = dict(by_share_partition(change_table(history_of(log)).filter(settled_filter())))
+    rows = dict(by_share_partition(change_table(changes_of(log)).filter(settled_filter())))
     table = rows.get((key.group_id, key.topic_id, key.partition))
     if table is None:
         assert not last_state
@@ -232,7 +218,7 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
 @given(coordinator_logs(), st.integers(0, 14))
 def test_an_unattributed_record_leaves_a_doubt(log: list[StateRecord], doubt: int) -> None:
     """Of an unreadable record that may be about the share partition: only what was settled after it is known."""
-    changes = history_of(log)
+    changes = changes_of(log)
     for key in KEYS:
         own = [change for change in changes if change.key == key]
         for _, table in by_share_partition(change_table(own).filter(settled_filter())):

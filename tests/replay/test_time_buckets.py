@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from definitions.status_history import History, change_table
+from definitions.status_history import change_table, changes_of
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import coordinator_logs
@@ -39,13 +39,6 @@ from acktrail.tables.delta.store import Tables
 NOW_US = 1_800_000_000_000_000
 _COUNTS = st.none() | st.integers(0, 9)
 EVERY_MS = 7
-
-
-def changes_of(log: list[StateRecord], first: int) -> list[StatusChange]:
-    """The changes of a log that is known from `first` on."""
-    history = History(0, {})
-    made = (history.record(record, offset=at, timestamp_ms=at - 5) for at, record in enumerate(log) if at >= first)
-    return [change for changes in made for change in changes]
 
 
 def naive(changes: Iterable[StatusChange]) -> Counter[tuple[object, ...]]:
@@ -91,7 +84,7 @@ def counted(pieces: Iterable[pa.Table]) -> Counter[tuple[object, ...]]:
 @given(coordinator_logs(), st.integers(0, 6), st.integers(1, 5))
 def test_counts_are_those_of_each_offset(log: list[StateRecord], first: int, pieces: int) -> None:
     """However the rows are cut into pieces; also where the beginning of a log is not known, and before 1970."""
-    changes = changes_of(log, first)
+    changes = changes_of(log, first=first)
     rows = change_table(changes).select(list(RATE_INPUTS))
     size = max(1, rows.num_rows // pieces)
     cut = [partial_rates(rows.slice(begin, size), EVERY_MS) for begin in range(0, rows.num_rows, size)]

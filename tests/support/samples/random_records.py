@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from jobs.world import batch
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
@@ -59,14 +60,8 @@ def batches(draw: st.DrawFn, *, low: int = 0, high: int = 40, most: int = 5) -> 
     found = []
     for _ in range(draw(st.integers(0, most))):
         first = draw(st.integers(low, high))
-        found.append(
-            StateBatch(
-                first_offset=first,
-                last_offset=draw(st.integers(first, high + 5)),
-                delivery_state=draw(st.integers(0, 4)),
-                delivery_count=draw(st.integers(0, 4)),
-            )
-        )
+        last = draw(st.integers(first, high + 5))
+        found.append(batch(first, last, draw(st.integers(0, 4)), draw(st.integers(0, 4))))
     return tuple(found)
 
 
@@ -77,9 +72,7 @@ def disjoint_batches(draw: st.DrawFn, *, start: int = 0) -> tuple[StateBatch, ..
     for _ in range(draw(st.integers(0, 5))):
         first = position + draw(st.integers(0, 3))
         last = first + draw(st.integers(0, 5))
-        state = draw(st.sampled_from((0, 2, 4)))
-        count = draw(st.integers(1, 5))
-        found.append(StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count))
+        found.append(batch(first, last, draw(st.sampled_from((0, 2, 4))), draw(st.integers(1, 5))))
         position = last + 1
     return tuple(found)
 

@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 from change.world import BASE_MS, Delivery, Fates, World
 from confluent_kafka import AcknowledgeType
-from coordinator_messages import coordinator_states
 from drivers.own_process import printed
+from kafka_messages import coordinator_states
 from samples.history_tables import build
 from servers.real_broker import broker_of_release, kafka_tool, releases
 

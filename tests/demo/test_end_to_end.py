@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from coordinator_messages import CoordinatorState, coordinator_states
 from definitions.status_history import edges_of
 from demo.workload_report import SharePartitionRun, report_of
 from drivers.own_process import printed
+from kafka_messages import CoordinatorState, coordinator_states
 from samples.dump_lines import write_dump
 from servers.real_broker import kafka_tool, releases
 from state_topics.filled_topic import read_all

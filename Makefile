@@ -95,7 +95,7 @@ test-spark: wheel ## The jobs' tests on Spark 4.1, and all tables read by its De
 	$(UV) pip install --quiet --python "$$python" --constraint "$$folder/lock.txt" 'pyspark<4.2' \
 	  "$$(ls dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
 	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs $(wildcard tests/plugins/test_state_stream*) && \
-	ACKTRAIL_OTHER_PYTHON="$$python" $(BIN)/pytest -n 0 --all tests/jobs/test_event_log.py -k delta_spark
+	ACKTRAIL_OTHER_PYTHON="$$python" $(BIN)/pytest -n 0 --all tests/jobs/test_elsewhere.py -k delta_spark
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run
 	@$(BIN)/python benchmarks/run.py

@@ -12,13 +12,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
 from drivers.process_sharing import ScopeSharing
 from hypothesis import HealthCheck, settings
-from servers.broker_diagnosis import diagnosis
 from servers.guarded_broker import GuardedBroker
 from servers.s3_server import S3, running_s3
 from servers.shared_servers import end_shared_servers, shared_server
@@ -57,12 +56,23 @@ _ONE_PROCESS = {
     "airflow": re.compile(r"\bmark\.airflow\b"),
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
     "faults": re.compile(r"\brunning: Export\b"),
-    "rights": re.compile(r"\bguarded_workload\b"),
+    "rights": re.compile(r"\bguarded_workload\b|fixturevalue\(\"guarded\"\)"),
     "plans": re.compile(r"\bchange\.world import .*\bScene\b"),
 }
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
 starve each other; the faults share a broker and a worker, others a broker of their own. A module that starts Spark in
 processes of its own runs in any."""
+
+
+_TROUBLE: Final = re.compile(r" (WARN|ERROR|FATAL) |OutOfMemory|deadlock|Too many open files", re.IGNORECASE)
+_LINES: Final = 15
+
+
+def diagnosis(broker: EmbeddedBroker) -> str:
+    """The last lines of trouble in its log; of a broker that does not run, the last lines of all."""
+    lines = broker.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+    trouble = lines if broker.pid is None else [line[:300] for line in lines if _TROUBLE.search(line)]
+    return "\n".join(trouble[-_LINES:])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -179,7 +189,7 @@ def workload(broker: EmbeddedBroker) -> Workload:
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[GuardedBroker]:
     """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
-    names = ("admin", "reader", "exporter", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
+    names = ("admin", "reader", "revoked", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
     with shared_server(GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")})) as running:
         yield running
 

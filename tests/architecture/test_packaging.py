@@ -1,17 +1,20 @@
-"""The wheel brings everything that an installation needs: packages, types, DAG files, extras with names."""
+"""The wheel brings everything that an installation needs: packages, types, DAG files, extras with names. The trunk
+works without each branch: in a copy of the checkout in which its folder and its tests are not."""
 
 from __future__ import annotations
 
-import subprocess
+import os
+import shutil
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from drivers.own_process import printed
 
-from acktrail.branches import branches
+from acktrail.branches import ENTRY_POINT, branches, registered
 
 ROOT = Path(__file__).parents[2]
 TRUNK = {"acktrail", "acktrail_jobs", "acktrail_expectations", "acktrail_dashboard", "acktrail_dags"}
@@ -21,8 +24,7 @@ TRUNK = {"acktrail", "acktrail_jobs", "acktrail_expectations", "acktrail_dashboa
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The content of the wheel that the sources build."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    printed(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder, cwd=ROOT)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "content")
@@ -32,8 +34,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
     """Byte by byte those of the checkout; what `acktrail config dags` prints is their folder in the wheel."""
     probe = "import acktrail.package_data as found; print(found.dags_folder())"
-    done = subprocess.run([sys.executable, "-c", probe], cwd=unpacked, check=True, capture_output=True, text=True)
-    folder = Path(done.stdout.strip())
+    folder = Path(printed(sys.executable, "-c", probe, cwd=unpacked).strip())
 
     assert folder == unpacked / "acktrail_dags" / "dag_files"
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == {
@@ -70,3 +71,43 @@ def test_pip_can_install_what_uv_installs() -> None:
     (whole,) = extras["all"]
     assert set(whole.removeprefix("acktrail[").removesuffix("]").split(",")) == set(extras) - {"all"}
     assert "override-dependencies" not in project["tool"].get("uv", {})
+
+
+PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
+TESTS_WHERE_NAMED: Final = {
+    "copied_logs": ("tests/cli/test_main.py",),
+    "expansion": ("tests/change/test_plan.py", "tests/view/test_table_metrics.py::test_a_scrape_follows_the_tables"),
+    "plugins": ("tests/connect/test_config_def.py",),
+}
+"""Of each branch: tests of the trunk where it is asked for, and is not there. All tests: `make test-trunk`."""
+COMMAND_OF: Final = {"copied_logs": "decode", "demo": "demo", "expansion": "expan"}
+"""What the help says only where the branch is there."""
+HELP: Final = "The help:"
+ALONE: Final = f"""
+import sys, pytest
+sys.path = [place for place in sys.path if place not in {[str(ROOT / place) for place in PLACES]}]
+from acktrail.branches import ENTRY_POINT, branches, registered
+gone, *tests = sys.argv[1:]
+assert gone not in [branch.package for branch in branches()]
+assert not pytest.main(["-qp", "no:cacheprovider", "-m", "not broker and not spark and not airflow", *tests])
+print("{HELP}")
+from acktrail.cli.main import _run
+for words in ([], ["change", "plan", "reset"], ["doctor"]):
+    assert _run([*words, "--help"]) == 0
+"""
+
+
+@pytest.mark.parametrize("branch", sorted(registered(ENTRY_POINT)))
+def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None:
+    """The help names no command of the branch, and quick tests pass. That no module of the trunk imports one of a
+    branch, and no branch another, is a contract."""
+    folder, package = tmp_path / "checkout", f"acktrail_{branch}"
+    made = (".git", ".venv", ".uv", ".test-java", ".demo", "dist", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*made, package))
+    shutil.rmtree(folder / "tests" / branch)
+    places = os.pathsep.join(str(folder / place) for place in PLACES)
+    tests = ("tests/model/test_quality_rules.py", *TESTS_WHERE_NAMED.get(branch, ()))
+    command = [sys.executable, "-c", ALONE, package, *tests]
+    said = printed(*command, cwd=folder, env={**os.environ, "PYTHONPATH": places})
+
+    assert COMMAND_OF.get(branch, "Traceback") not in said.partition(HELP)[2]

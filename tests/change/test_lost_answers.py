@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change.world import ONE_RELEASE, TOPIC, Command, Scene
+from change.world import ONE_RELEASE, TOPIC, Command, Scene, World
 from drivers.command_line import Done, run
+from servers.kafka_proxy import kafka_proxy
 from servers.real_broker import kill
 from servers.workload import until
 
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.audit.journal import Journal
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.audit.journal import Journal, read_audit
+from acktrail.change.execution.execute_reset import raise_unless_ok
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.verification import verify
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -193,3 +196,62 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
     scene.broker.start()
     assert scene.is_open(plan["plan_id"])
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
+
+
+ALTER = 91
+
+
+@contextmanager
+def unanswered(scene: Scene, plan: dict[str, Any]) -> Iterator[None]:
+    """A plan whose request the network holds back until the end of the block: nobody knows what becomes of it."""
+    with kafka_proxy(scene.kafka.bootstrap_servers) as network:
+        network.held.add(ALTER)
+        done = World(network.config(), scene.tables).execute(plan)
+        assert [result["outcome"] for result in done["results"]] == ["unknown"] * 2
+        assert {row["status"] for row in scene.verify(plan, wait_s=0)} == {"UNKNOWN"}
+        yield
+        network.release()
+
+
+def plan_to(scene: Scene, group: str, target: int) -> dict[str, Any]:
+    return scene.earliest(group, strategies={"to-offset": str(target)}, allow_skip=True)
+
+
+def test_a_request_that_arrives_late_is_found_by_a_later_look(scene: Scene) -> None:
+    """Held back by the network until its sender has given up and found nothing: UNKNOWN, never FAILED, however often
+    one looks, and exit code 5. Delivered then: the next look finds it done. The audit keeps both."""
+    plan = plan_to(scene, scene.group(), 4)
+    with unanswered(scene, plan):
+        assert scene.standing(plan["plan_id"]) == "UNKNOWN"
+        rows = scene.verify(plan, wait_s=0)
+        with pytest.raises(OutcomeUnknown, match="no answer"):
+            raise_unless_ok(plan["plan_id"], rows, None)
+    assert {row["status"] for row in scene.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
+    assert scene.standing(plan["plan_id"]) == "DONE"
+    assert scene.verify(plan) == []
+    rows = read_audit(scene.tables, {"plan_id": plan["plan_id"], "event": Event.VERIFIED.value})
+    assert [row.outcome for row in rows] == ["unknown", "unknown", "done"]
+    checked_audit(scene.tables)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("looks_at", ["late", "done"])
+def test_a_late_request_undoes_the_plan_after_it(scene: Scene, looks_at: str) -> None:
+    """A plan made before the silence is stale; one made after it names the other. It is done, and overwritten when the
+    late request arrives: a look at either of the two says so."""
+    group = scene.group()
+    before, late = plan_to(scene, group, 2), plan_to(scene, group, 4)
+    with unanswered(scene, late):
+        with pytest.raises(PlanStale) as caught:
+            scene.execute(before)
+        assert caught.value.rule == "unanswered_request"
+        plan = plan_to(scene, group, 7)
+        (notice,) = (notice for notice in plan["notices"] if notice["rule"] == "unanswered_request")
+        assert (notice["severity"], late["plan_id"] in notice["text"]) == ("serious", True)
+        scene.execute(plan)
+        assert {row["status"] for row in scene.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
+        assert scene.standing(plan["plan_id"]) == "DONE"
+    scene.verify(late if looks_at == "late" else plan, wait_s=0)
+    assert scene.standing(plan["plan_id"]) == "OVERWRITTEN"
+    assert scene.standing(late["plan_id"]) == ("DONE" if looks_at == "late" else "UNKNOWN")
+    checked_audit(scene.tables)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import AcknowledgeType, Producer
 from drivers.command_line import Done
+from drivers.own_process import finished
 from servers.workload import Workload, start_at, until
 
 from acktrail.change import api
@@ -215,9 +215,7 @@ class World:
         how it ended, and what it said on stderr."""
         script = Path(__file__).with_name("interrupted_process.py")
         words = (moment, str(int(number)), "change", "apply", plan_id, "--execute", *self.arguments())
-        done = subprocess.run(
-            [sys.executable, script, *words], check=False, capture_output=True, text=True, timeout=300
-        )
+        done = finished(sys.executable, script, *words)
         return done.returncode, done.stderr
 
     def starts(self, group: str) -> list[int | None]:

@@ -7,13 +7,13 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+from drivers.own_process import finished
 from servers.connect_worker import ConnectWorker
 from servers.workload import Workload, until
 
@@ -153,8 +153,6 @@ def test_systemd_understands_the_service(tmp_path: Path) -> None:
     unit = tmp_path / "acktrail-connect.service"
     text = (DEPLOY / unit.name).read_text("utf-8")
     unit.write_text(text.replace(f"{VIRTUAL_ENVIRONMENT}acktrail", str(program)))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
-    )
+    done = finished("systemd-analyze", "verify", "--man=no", unit)
     complaints = [line for line in done.stderr.splitlines() if unit.name in line]
     assert (done.returncode, complaints) == (0, [])

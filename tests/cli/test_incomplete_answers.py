@@ -1,5 +1,6 @@
 """Counts after a gap or an unreadable record: never smaller than the truth without saying so. What the history no
-longer has: an answer names it, and never passes for the whole."""
+longer has: an answer names it, and never passes for the whole. On any log commands answer, and agree on what is not
+known."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from typing import Any
 
 import pytest
 from drivers.command_line import Done, run
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_id, update
 from samples.coordinator_random_logs import coordinator_logs
 from samples.history_tables import build
 
-from acktrail.model.records import StateRecord
+from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.status_changes import UnknownReason
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
@@ -159,7 +160,7 @@ def drop(kept: World, before: int) -> None:
 
 
 def told(kept: World, capsys: pytest.CaptureFixture[str], *arguments: str | int) -> dict[str, Any]:
-    return run(capsys, *map(str, arguments), "--tables", kept.config.uri, "--json").answer
+    return asked(kept, capsys, *map(str, arguments), "--json").answer
 
 
 def life(kept: World, capsys: pytest.CaptureFixture[str], offset: int) -> dict[str, Any]:
@@ -171,34 +172,33 @@ def reasons(of: dict[str, Any]) -> list[str]:
     return [each["reason"] for each in of["not_known"]]
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize(
-    ("offset", "status", "conclusion"),
-    [
-        (0, ("below_start", None), "below the start offset"),  # acknowledged, dropped; passed, kept
-        (4, ("recorded", "acknowledged"), "acknowledged, delivery count 1"),  # all its changes are dropped
-        (7, ("recorded", "archived"), "archived, delivery count 5"),
-        (9, ("recorded", "acknowledged"), "acknowledged, delivery count 1, since state record 0:7"),
-        (20, ("unrecorded", None), "nothing recorded; what happened before"),
-    ],
-)
-def test_a_record_whose_history_was_dropped(
-    kept: World, capsys: pytest.CaptureFixture[str], offset: int, status: tuple[str, str | None], conclusion: str
-) -> None:
-    """It has the status that it had before the maintenance, and the time before which changes are not kept; it is
+DROPPED: list[tuple[int, tuple[str, str | None], str]] = [
+    (0, ("below_start", None), "below the start offset"),  # acknowledged, dropped; passed, kept
+    (4, ("recorded", "acknowledged"), "acknowledged, delivery count 1"),  # all its changes are dropped
+    (7, ("recorded", "archived"), "archived, delivery count 5"),
+    (9, ("recorded", "acknowledged"), "acknowledged, delivery count 1, since state record 0:7"),
+    (20, ("unrecorded", None), "nothing recorded; what happened before"),
+]
+"""Offsets of records, their status and what is concluded."""
+
+
+def test_records_whose_history_was_dropped(kept: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has the status that it had before the maintenance, and the time before which changes are not kept; it is
     neither "never seen" nor "never in scope"."""
     build(kept.tables)
-    (before,) = (each for each in life(kept, capsys, offset)["intervals"] if each["until"] is None)
+    before = {offset: life(kept, capsys, offset)["intervals"] for offset, _, _ in DROPPED}
     drop(kept, 6)
-    found = life(kept, capsys, offset)
-    now = found["intervals"][-1]
-    assert (now["standing"], now["delivery_state"]) == status == (before["standing"], before["delivery_state"])
-    assert conclusion in found["conclusion"]
-    assert reasons(found)[:2] == [UnknownReason.DELIVERIES, UnknownReason.DROPPED]
-    assert {UnknownReason.NEVER_IN_SCOPE, UnknownReason.EARLIER}.isdisjoint(reasons(found))
-    assert found["not_known"][1]["before"] == instant_text(WRITTEN_MS + 6)
-    text = run(capsys, "record", "show", "fraud", "payments", "0", str(offset), "--tables", kept.config.uri).stdout
-    assert f"anything before {instant_text(WRITTEN_MS + 6)}: older changes are not kept" in text
+    for offset, status, conclusion in DROPPED:
+        found = life(kept, capsys, offset)
+        (then,) = (each for each in before[offset] if each["until"] is None)
+        now = found["intervals"][-1]
+        assert (now["standing"], now["delivery_state"]) == status == (then["standing"], then["delivery_state"])
+        assert conclusion in found["conclusion"]
+        assert reasons(found)[:2] == [UnknownReason.DELIVERIES, UnknownReason.DROPPED]
+        assert {UnknownReason.NEVER_IN_SCOPE, UnknownReason.EARLIER}.isdisjoint(reasons(found))
+        assert found["not_known"][1]["before"] == instant_text(WRITTEN_MS + 6)
+        text = asked(kept, capsys, "record", "show", "fraud", "payments", "0", str(offset)).stdout
+        assert f"anything before {instant_text(WRITTEN_MS + 6)}: older changes are not kept" in text
 
 
 def test_counts_without_old_changes_are_at_least(kept: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +228,7 @@ def test_a_history_that_is_built_after_the_records_were_dropped(
     assert {UnknownReason.GAP, UnknownReason.EARLIER}.isdisjoint(reasons(found))
     (missing,) = HistoryReader(kept.tables).completeness("fraud").missing
     assert (missing.reason, missing.first_record, missing.last_record) == (UnknownReason.DROPPED, 0, 2)
-    text = run(capsys, "record", "archived", "fraud", "--tables", kept.config.uri).stdout
+    text = asked(kept, capsys, "record", "archived", "fraud").stdout
     assert "state records 0:0 to 0:2" in text
     assert "not kept" in text
 
@@ -238,9 +238,8 @@ def test_records_dropped_before_the_history_had_them(kept: World, capsys: pytest
     build(kept.tables)
     kept.write(*(update(DROPPED_KEY, 3, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)))
     kept.observe("r2")
-    keep = MaintenancePolicy(keep_ms=KEEP_MS, vacuum_after_ms=0)
     history = shutil.copytree(Path(kept.config.uri, "delivery_history"), Path(kept.config.uri).parent / "history")
-    maintain(kept.config, keep, now_ms=WRITTEN_MS + 10 + KEEP_MS)
+    drop(kept, 10)
     shutil.rmtree(Path(kept.config.uri, "delivery_history"))  # only the records' retention is looked at here
     shutil.move(history, Path(kept.config.uri, "delivery_history"))
     for _ in range(2):
@@ -248,3 +247,111 @@ def test_records_dropped_before_the_history_had_them(kept: World, capsys: pytest
         assert (missing.reason, missing.first_record, missing.last_record) == (UnknownReason.DROPPED, 8, 9)
         build(kept.tables)
     assert reasons(life(kept, capsys, 20)) == ["deliveries", UnknownReason.DROPPED]
+
+
+OTHER = key_of("g", 1, 1)
+UNNAMED = (b"\x00", b"\x00")
+"""A record whose key cannot be read."""
+
+Entry = StateRecord | tuple[bytes, bytes] | str
+"""A record, one that names no share partition, one that cannot be read otherwise, or an export that loses some."""
+
+
+def entries(number: int) -> st.SearchStrategy[Entry]:
+    key = KEY if number == 0 else OTHER
+    starts = st.integers(0, 12)
+    batches = st.builds(batch, st.integers(0, 9), st.integers(10, 14), st.sampled_from([0, 2, 4]), st.integers(1, 4))
+    few = st.lists(batches, max_size=1).map(tuple)
+    return st.one_of(
+        st.builds(lambda start, own: update(key, start, 0, own), starts, few),
+        st.builds(
+            lambda start, own, epoch: snapshot(key, start, own, snapshot_epoch=epoch), starts, few, st.integers(0, 2)
+        ),
+        st.just(Tombstone(key=key)),
+        st.sampled_from([UNNAMED, "damaged", "export", "lost", "built"]),
+    )
+
+
+def write(world: World, entry: Entry) -> None:
+    if isinstance(entry, tuple):
+        world.write_bytes(0, *entry)
+    elif entry == "damaged":
+        world.damage(KEY)
+    elif entry == "built":
+        build(world.tables)
+    elif isinstance(entry, str):
+        behind = len(world.logs[0]) - world.exported[0]
+        world.export(
+            f"r{len(world.logs[0])}", lost={0: world.exported[0] + (behind + 1) // 2} if entry == "lost" else None
+        )
+    else:
+        world.write(entry)
+
+
+def answers(world: World, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Every command that reads; the states that `state` has."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for command in (
+        "record archived g",
+        "record rates g",
+        "record dead-letters g",
+        "record show g orders 0 5",
+        "record state",
+    ):
+        done = asked(world, capsys, *command.split(), "--json")
+        assert done.code in (0, 2), (command, done.stderr)  # 2: nothing is known of the group, or of the partition
+        found[command] = done.rows if done.code == 0 else []
+        text = asked(world, capsys, *command.split())
+        assert text.code == done.code, (command, text.stderr)
+    return found["record state"]
+
+
+@settings(
+    max_examples=settings.default.max_examples // 5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(log=st.lists(st.integers(0, 1).flatmap(entries), min_size=1, max_size=14))
+def test_they_answer_on_any_log(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], log: list[Entry]
+) -> None:
+    """Gaps, damaged keys, unreadable records and tombstones anywhere, updates without a snapshot: every command
+    answers, and what `state` calls complete is what the history lacks nothing of now."""
+    world = World(tmp_path_factory.mktemp("tables") / "t", state_partitions=1)
+    world.write(update(KEY, 3, 0, ()))
+    world.export("first")
+    for entry in log:
+        write(world, entry)
+    world.sample("last", "before")
+    world.export("last")
+    build(world.tables)
+    states = answers(world, capsys)
+    completeness = HistoryReader(world.tables).completeness("g")
+    for state in states:
+        key = key_of(state["group"], 1, state["partition"])
+        open_now = [each for each in completeness.of(key).missing if each.until is None]
+        assert (state["completeness"] == "complete") == (not open_now), (state, open_now)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        (update(KEY, 100, 0, ()), update(KEY, 50, 0, ())),
+        (snapshot(KEY), Tombstone(key=KEY), UNNAMED, update(KEY, 3, 0, (batch(3, 4, 4, 1),))),
+        (snapshot(KEY), Tombstone(key=KEY), update(KEY, 3, 0, (batch(3, 4, 4, 1),))),
+    ],
+    ids=["start goes back", "damaged key of a snapshot", "after a tombstone"],
+)
+def test_an_update_without_its_snapshot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], log: tuple[Entry, ...]
+) -> None:
+    """Offsets become unknown by an update alone: commands say that something is missing."""
+    world = World(tmp_path / "tables", state_partitions=1)
+    for entry in log:
+        write(world, entry)
+    world.observe("r1")
+    build(world.tables)
+    assert asked(world, capsys, "record", "state", "--json").answer["at_least"]
+    for command in ("record archived g", "record show g orders 0 80"):
+        assert not asked(world, capsys, *command.split(), "--json").answer["completeness"]["is_complete"]
+        assert "Not known:" in asked(world, capsys, *command.split()).stdout

@@ -1,46 +1,35 @@
-"""The command line as a person and a program meet it: usage, tables and JSON lines with any names in a cluster, times
-that may be relative."""
+"""The command line as a person and a program meet it: usage, help, completion, packages that are not installed; tables
+and JSON lines with any names in a cluster, times that may be relative; a quick start, which takes nothing away: pyarrow
+without pandas."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from drivers.command_line import run
+from drivers.command_line import loaded, run
+from drivers.own_process import finished, printed
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs import world
 
+from acktrail.branches import is_there
 from acktrail.change.request.reset_request import StrategyKind, choose_strategy
-from acktrail.cli import main as command_line
 from acktrail.cli.common_options import OfTables, json_line
 from acktrail.cli.group_answers import GroupAnswer, states_text
+from acktrail.cli.main import EXTRAS, CommandGroup
 from acktrail.errors import InputError
 from acktrail.kafka.descriptions import GroupDescription
-from acktrail.model.records import ShareSnapshot
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.plain_tables import KnownSum, shortened, table
 from acktrail.times import ago_ms, duration_ms, now_ms, time_ms
-
-ACKTRAIL = Path(sys.executable).with_name("acktrail")
-GOLDEN = Path(__file__).parents[1] / "support/golden/state_topic/4.2.1.jsonl.gz"
-TOPIC_ID = TopicId("AQIDBAUGBwgJCgsMDQ4PEA")
-
-
-def snapshot(group: str, start: int) -> ShareSnapshot:
-    key = SharePartition(group_id=GroupId(group), topic_id=TOPIC_ID, partition=7)
-    epochs = {"snapshot_epoch": 3, "state_epoch": 4, "leader_epoch": 5}
-    return world.snapshot(key, start, delivery_complete_count=None, **epochs)
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """Every command that is registered can be loaded and is listed with a line of help. None prints a script of its own
     for completion: it would complete nothing."""
-    for path in command_line.CommandGroup.targets():
+    for path in CommandGroup.targets():
         *group, name = path.split(".")
         assert f"\n  {name} " in run(capsys, *group, "--help").stdout, path
         helped = run(capsys, *group, name, "--help")
@@ -64,20 +53,19 @@ def test_wrong_usage_is_one_line(arguments: list[str], capsys: pytest.CaptureFix
 
 def test_a_start_loads_nothing_heavy() -> None:
     """No help, and no module of a command, imports an engine, a client or a table library."""
-    code = (
+    heavy = {"pyspark", "great_expectations", "deltalake", "pyarrow", "kafka", "confluent_kafka", "pandas", "numpy"}
+    said = printed(
+        sys.executable,
+        "-c",
         "import sys\n"
         "from acktrail.branches import load\n"
         "from acktrail.cli.main import CommandGroup, _run\n"
         "assert len([*map(load, CommandGroup.targets().values())]) > 20\n"
         "for words in ('', 'run validate', 'dashboard report'):\n"
         "    assert _run([*words.split(), '--help']) == 0\n"
-        "heavy = {'pyspark', 'great_expectations', 'deltalake', 'pyarrow', 'kafka', 'confluent_kafka', 'pandas'}\n"
-        "heavy |= {'numpy'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+        "print('\\n', *sys.modules)",
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-
-    assert done.stderr.strip() == "[]"
+    assert heavy.isdisjoint(said.splitlines()[-1].split())
 
 
 def test_a_long_name_does_not_pad_every_row() -> None:
@@ -151,3 +139,125 @@ def test_what_is_no_duration_is_no_time(text: str) -> None:
     """One form alone: a whole number and a unit."""
     with pytest.raises(InputError, match="is no time"):
         time_ms("--since", text)
+
+
+BIN = Path(sys.executable).parent
+OF_EXTRAS = {"kafka": ("kafka", "confluent_kafka"), "tables": ("deltalake", "pyarrow")}
+"""Packages that only the extra brings, by extra."""
+
+BLOCK = """
+import sys
+class Blocked:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition('.')[0] in {names!r}:
+            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+sys.meta_path.insert(0, Blocked)
+from acktrail.cli.main import _run
+"""
+
+
+@pytest.mark.parametrize("names", [["change"], ["groups", "config"]])
+def test_a_group_of_commands_alone_shows_its_help(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """As `--help` and `-h` have it, with its lines, on stdout; nothing on stderr."""
+    alone, helped, short = (run(capsys, *names, *words) for words in ((), ("--help",), ("-h",)))
+    assert (alone.code, alone.stdout, alone.stderr) == (0, helped.stdout, "")
+    assert short.stdout == helped.stdout
+    assert "\n  " in alone.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("statsu",), "'status'"),
+        (("run", "reconcil"), "'reconcile'"),
+        (("reconcile",), "'run reconcile'"),
+        (("change", "aply"), "'apply'"),
+        (("groups", "config", "shwo"), "'show'"),
+        (("config", "profiles", "overviw"), "'overview'"),
+        (("groups", "describe", "--jsn"), "--json"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_right_one(
+    words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At every level: of the commands, of those below one, and of options."""
+    assert meant in run(capsys, *words).complaint(2).partition("(see")[0]
+
+
+def test_completion_of_commands(tmp_path: Path) -> None:
+    """The script that `acktrail --show-completion` prints completes commands and what stands below them."""
+    script = f"""
+    export PATH={BIN}:$PATH
+    acktrail --show-completion > {tmp_path}/script || exit 1
+    source {tmp_path}/script || exit 2
+    complete -p acktrail || exit 3
+    for words in "acktrail record arch" "acktrail groups des"; do
+        COMP_WORDS=($words); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()
+        _acktrail_completion acktrail
+        echo "${{COMPREPLY[@]}}"
+    done
+    """
+    said = printed("bash", "-c", script)
+    assert said.splitlines()[1:] == ["archived", "describe"]
+
+
+MISSING: dict[str, list[str]] = {
+    "kafka": [
+        "groups list --bootstrap-server 127.0.0.1:1",
+        "doctor --bootstrap-server 127.0.0.1:1 --tables tables",
+        *(["demo --out tables"] if is_there("acktrail_demo:demo") else []),
+    ],
+    "tables": [
+        "change list --tables tables",
+        "dashboard report --out tables --tables tables",
+        "run reconcile --tables tables",
+    ],
+}
+"""Commands that need an extra."""
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_a_missing_extra_is_named(tmp_path: Path, missing: str) -> None:
+    """One line that says what to install, exit code 3."""
+    commands = [command.split() for command in MISSING[missing]]
+    code = f"{BLOCK.format(names=OF_EXTRAS[missing])}print(*map(_run, {commands}))"
+    done = finished(sys.executable, "-c", code, cwd=tmp_path)
+    assert done.stdout.split() == ["3"] * len(commands), done
+    for (group, name, *_), line in zip(commands, done.stderr.splitlines(), strict=True):
+        extras = EXTRAS.get(f"{group}.{name}") or EXTRAS[group]
+        assert line.endswith(f"(pip install 'acktrail[{extras}]')"), line
+
+
+def test_a_missing_module_of_acktrail_is_a_defect(tmp_path: Path) -> None:
+    """No extra would bring it."""
+    code = BLOCK.format(names=("acktrail_dashboard",)) + "sys.exit(_run(['dashboard', 'report', '--tables', '.']))"
+    done = finished(sys.executable, "-c", code, cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert (done.returncode, "defect" in done.stderr) == (1, True)
+
+
+def test_pandas_is_imported_for_whoever_wants_it_alone() -> None:
+    """Everything an export needs is imported and pyarrow is used, and pandas is not there; an import afterwards works,
+    and so does pyarrow's way to pandas."""
+    said = printed(
+        sys.executable,
+        "-c",
+        "import sys\n"
+        "from acktrail.cli.arrow_without_pandas import forgo_pandas\n"
+        "forgo_pandas()\n"
+        "import acktrail.kafka.state_source, acktrail.kafka.groups.offsets_connector\n"
+        "import acktrail.tables.exported.delta_sink\n"
+        "import pyarrow as pa\n"
+        "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)\n"
+        "print(pa.table({'a': [1, 2]}).to_pandas().a.sum())\n"
+        "import pandas\n"
+        "print(pandas.DataFrame({'b': [3]}).b.sum())",
+    )
+    assert said.splitlines() == ["[{'a': 1}] x False", "3", "3"]
+
+
+def test_tables_are_read_without_pandas(tmp_path: Path) -> None:
+    """It is forgone before the first import of a reader."""
+    codes, modules = loaded(f"record archived g --tables {tmp_path}", f"dashboard report --tables {tmp_path}")
+    assert set(codes) <= {2, 3}
+    assert modules & {"pyarrow", "pandas"} == {"pyarrow"}

@@ -227,10 +227,6 @@ def export(lettered: World, *letters: dict[str, Any]) -> None:
     lettered.tables.append("dead_letter_records", pa.Table.from_pylist(list(letters), schema=schema))
 
 
-def answer(capsys: pytest.CaptureFixture[str], lettered: World, *arguments: str) -> dict[str, Any]:
-    return run(capsys, *arguments, "--tables", lettered.config.uri, "--json").answer
-
-
 def counts(found: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     return {row["topic"]: (*(row[name] for name in NUMBERS), *row["not_known"]) for row in found["partitions"]}
 
@@ -243,7 +239,7 @@ def test_counts_by_topic_partition(lettered: World, capsys: pytest.CaptureFixtur
     lost = letter(5, topic="gone\x1b[2J", offset=3)
     export(lettered, *(letter(number, offset=offset) for number, offset in enumerate((5, 5, 6, 9))), foreign, lost)
 
-    found = answer(capsys, lettered, "record", "dead-letters", "fraud")
+    found = asked(lettered, capsys, "dead-letters", "fraud").answer
 
     assert counts(found) == {
         "payments": (3, 2, 1, 1, 4, 1),
@@ -251,7 +247,7 @@ def test_counts_by_topic_partition(lettered: World, capsys: pytest.CaptureFixtur
         "gone\x1b[2J": (None, None, None, None, 1, 0, "name"),
     }
     assert (found["unreadable_records"], found["missing_dead_letters"]) == (1, [])
-    shown = run(capsys, "record", "dead-letters", "fraud", "--tables", lettered.config.uri).stdout
+    shown = asked(lettered, capsys, "dead-letters", "fraud", as_json=False).stdout
     assert "\x1b" not in shown
     assert "1 records in dead_letter_records" in shown
     assert "no observation has a topic of this name (name)" in shown
@@ -261,33 +257,23 @@ def test_what_is_not_known(lettered: World, capsys: pytest.CaptureFixture[str]) 
     """Without an export nobody knows which archived record has none; offsets of the dead-letter topic that are in no
     row leave it unknown, too; of a recreated topic nobody knows whose letters they are."""
     build(lettered.tables)
-    assert counts(answer(capsys, lettered, "record", "dead-letters", "fraud"))["payments"] == (
-        3,
-        0,
-        None,
-        0,
-        0,
-        0,
-        "letters",
-    )
-    assert answer(capsys, lettered, "record", "show", "fraud", "payments", "0", "5")["lives"][0]["dead_letters"] is None
-    assert (
-        "not exported"
-        in run(capsys, "record", "show", "fraud", "payments", "0", "5", "--tables", lettered.config.uri).stdout
-    )
+    found = asked(lettered, capsys, "dead-letters", "fraud").answer
+    assert counts(found)["payments"] == (3, 0, None, 0, 0, 0, "letters")
+    assert asked(lettered, capsys, "show", "fraud", "payments", "0", "5").answer["lives"][0]["dead_letters"] is None
+    assert "not exported" in asked(lettered, capsys, "show", "fraud", "payments", "0", "5", as_json=False).stdout
 
     export(lettered, letter(7, offset=5), letter(8, topic="refunds", offset=0))
-    found = answer(capsys, lettered, "record", "dead-letters", "fraud")
+    found = asked(lettered, capsys, "dead-letters", "fraud").answer
     assert counts(found)["payments"] == (3, 1, None, 0, 1, 0, "letters")
     assert found["missing_dead_letters"] == [{"dlq_topic": "dlq", "dlq_partition": 0, "offsets": 7}]
 
     lettered.topics[topic_id(4)] = lettered.topics.pop(topic_id(3))
     lettered.observe("r2")
     build(lettered.tables)
-    found = answer(capsys, lettered, "record", "dead-letters", "fraud")
+    found = asked(lettered, capsys, "dead-letters", "fraud").answer
     of_refunds = [row for row in found["partitions"] if row["topic"] == "refunds" and row["archived"]]
     assert [row["not_known"] for row in of_refunds] == [["letters", "topic"]]
-    (life,) = answer(capsys, lettered, "record", "show", "fraud", topic_id(3), "0", "0")["lives"]
+    (life,) = asked(lettered, capsys, "show", "fraud", topic_id(3), "0", "0").answer["lives"]
     assert [(each["dlq_offset"], each["is_certain"]) for each in life["dead_letters"]] == [(8, False)]
 
 
@@ -298,7 +284,7 @@ def test_state_records_that_are_missing(lettered: World, capsys: pytest.CaptureF
     build(lettered.tables)
     export(lettered, letter(0, offset=9))
 
-    found = counts(answer(capsys, lettered, "record", "dead-letters", "fraud"))["payments"]
+    found = counts(asked(lettered, capsys, "dead-letters", "fraud").answer)["payments"]
 
     assert found[3] is None
     assert "history" in found
@@ -309,10 +295,10 @@ def test_one_record(lettered: World, capsys: pytest.CaptureFixture[str]) -> None
     build(lettered.tables)
     export(lettered, letter(0, offset=5), letter(1, offset=5, delivery_count=3), letter(2, offset=1))
 
-    (life,) = answer(capsys, lettered, "record", "show", "fraud", "payments", "0", "5")["lives"]
+    (life,) = asked(lettered, capsys, "show", "fraud", "payments", "0", "5").answer["lives"]
 
     assert [(each["dlq_offset"], each["delivery_count"]) for each in life["dead_letters"]] == [(0, None), (1, 3)]
-    assert answer(capsys, lettered, "record", "show", "fraud", "payments", "0", "1")["lives"][0]["dead_letters"] == []
-    done = run(capsys, "record", "show", "fraud", "payments", "0", "5", "--tables", lettered.config.uri)
+    assert asked(lettered, capsys, "show", "fraud", "payments", "0", "1").answer["lives"][0]["dead_letters"] == []
+    done = asked(lettered, capsys, "show", "fraud", "payments", "0", "5", as_json=False)
     assert "dead-letter record dlq, partition 0, offset 1 (2023-" in done.stdout
     assert "\x1b" not in done.stdout

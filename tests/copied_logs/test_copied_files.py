@@ -1,12 +1,13 @@
-"""Record dumps, Parquet and Arrow files: what is written is read, and what is none is refused with its place."""
+"""Record dumps, Parquet and Arrow files: what is written is read, and what is none is refused with its place. Records
+that are none, in files of every format: a row with a reason each, and never more than that."""
 
 from __future__ import annotations
 
 import datetime as dt
 import gzip
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +16,9 @@ from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
-from samples.dump_lines import dump_line, write_dump
+from samples.dump_lines import dump_line, raw_table, write_dump
 from samples.golden_vectors import wire
+from state_topics.segment_bytes import batch, segment_file
 
 from acktrail.errors import MalformedFile, UnknownName
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
@@ -110,22 +112,12 @@ def test_other_file_formats_are_refused(tmp_path: Path) -> None:
 
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-maybe_bytes = st.one_of(st.none(), st.binary(max_size=30))
-rows = st.lists(
-    st.tuples(
-        st.integers(0, 2**31 - 1),
-        st.integers(0, 2**63 - 1),
-        st.one_of(st.none(), st.integers(0, 2**63 - 1)),
-        maybe_bytes,
-        maybe_bytes,
-    ),
-    max_size=8,
-)
 
 
-def table(found: list[tuple[Any, ...]], schema: pa.Schema = RAW_RECORDS) -> pa.Table:
-    columns = [list(column) for column in zip(*found, strict=True)] or [[]] * len(schema)
-    return pa.table([pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)], schema=schema)
+def table(count: int) -> pa.Table:
+    """So many records of one state partition."""
+    long = {"key": b"k" * 50, "value": b"v" * 50}
+    return raw_table(RawRecord(state_partition=0, offset=offset, timestamp_ms=0, **long) for offset in range(count))
 
 
 def _parquet(file: Path, content: pa.Table) -> None:
@@ -164,16 +156,12 @@ Writer = Callable[[Path, pa.Table], None]
 
 @pytest.mark.parametrize(("write", "name"), WRITERS)
 @in_one_folder
-@given(rows)
-def test_round_trip(write: Writer, name: str, tmp_path: Path, found: list[tuple[Any, ...]]) -> None:
+@given(st.lists(raw_records, max_size=8))
+def test_round_trip(write: Writer, name: str, tmp_path: Path, found: list[RawRecord]) -> None:
     """A file gives back exactly the records written to it; a null timestamp is not known."""
-    write(tmp_path / name, table(found))
+    write(tmp_path / name, raw_table(found))
 
-    records = list(read_columns(tmp_path / name))
-
-    assert [(r.state_partition, r.offset, r.timestamp_ms, r.key, r.value) for r in records] == [
-        (partition, offset, -1 if time is None else time, key, value) for partition, offset, time, key, value in found
-    ]
+    assert list(read_columns(tmp_path / name)) == found
 
 
 def test_equivalent_column_types_are_cast(tmp_path: Path) -> None:
@@ -200,7 +188,7 @@ def test_equivalent_column_types_are_cast(tmp_path: Path) -> None:
 def test_one_row_group_at_a_time(tmp_path: Path) -> None:
     """A file is not read as a whole: what lies before a damaged part is given before the damage is met."""
     file = tmp_path / "a.arrow"
-    _stream(file, table([(0, offset, 0, b"k", b"v") for offset in range(10)]))
+    _stream(file, table(10))
     file.write_bytes(file.read_bytes()[:-200])
 
     batches = read_column_batches(file)
@@ -211,7 +199,7 @@ def test_one_row_group_at_a_time(tmp_path: Path) -> None:
         list(batches)
 
 
-GOOD = table([(0, 1, 2, b"k", b"v")])
+GOOD = table(1)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +234,7 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(UnknownName):
         list(read_columns(tmp_path / name))
     whole = tmp_path / "whole.arrow"
-    _arrow(whole, table([(0, offset, 0, b"k" * 50, b"v" * 50) for offset in range(50)]))
+    _arrow(whole, table(50))
     for content in (b"", b"PAR1", b"no table at all" * 20, whole.read_bytes()[:-200], whole.read_bytes()[:300]):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(MalformedFile):
@@ -258,7 +246,7 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
 def test_damaged_bytes(tmp_path: Path, data: st.DataObject) -> None:
     """A file with changed bytes is read or refused in one error."""
     write, name = data.draw(st.sampled_from([(_parquet, "a.parquet"), (_arrow, "a.arrow"), (_stream, "b.arrow")]))
-    write(tmp_path / name, table([(0, offset, 0, b"key", b"value") for offset in range(5)]))
+    write(tmp_path / name, table(5))
     raw = bytearray((tmp_path / name).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -274,18 +262,82 @@ def test_damaged_bytes(tmp_path: Path, data: st.DataObject) -> None:
 def test_column_files_decode_as_dumps_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """decode and replay give of a Parquet file what they give of a dump with the same records."""
     key, value = wire("W-4x-snapshot-key"), wire("W-42-snapshot-value")
-    found = [(3, offset, 1_000, key, value if offset % 2 else value[:-1]) for offset in range(4)]
-    _parquet(tmp_path / "a.parquet", table(found))
-    records = [RawRecord(state_partition=p, offset=o, timestamp_ms=t, key=k, value=v) for p, o, t, k, v in found]
-    write_dump(records, tmp_path / "a.jsonl")
+    records = as_records([(key, value if offset % 2 else value[:-1]) for offset in range(4)])
+    as_parquet(tmp_path, records)
+    as_dump(tmp_path, records)
 
     for command in ("decode", "replay"):
         assert run(capsys, "record", command, tmp_path / "a.parquet") == run(
             capsys, "record", command, tmp_path / "a.jsonl"
         )
-    assert "column" in run(capsys, "record", "replay", _without_key(tmp_path)).complaint(2)
+    _parquet(tmp_path / "b.parquet", GOOD.drop_columns(["key"]))
+    assert "column" in run(capsys, "record", "replay", tmp_path / "b.parquet").complaint(2)
 
 
-def _without_key(folder: Path) -> Path:
-    _parquet(folder / "b.parquet", GOOD.drop_columns(["key"]))
-    return folder / "b.parquet"
+Pair = tuple[bytes | None, bytes | None]
+
+
+def as_records(pairs: Sequence[Pair]) -> list[RawRecord]:
+    return [
+        RawRecord(state_partition=3, offset=offset, timestamp_ms=offset, key=key, value=value)
+        for offset, (key, value) in enumerate(pairs)
+    ]
+
+
+def as_dump(folder: Path, records: Sequence[RawRecord]) -> Path:
+    return write_dump(records, folder / "a.jsonl")
+
+
+def as_parquet(folder: Path, records: Sequence[RawRecord]) -> Path:
+    _parquet(folder / "a.parquet", raw_table(records))
+    return folder / "a.parquet"
+
+
+def as_segment(folder: Path, records: Sequence[RawRecord]) -> Path:
+    return segment_file(folder, *(batch([record]) for record in records))
+
+
+SNAPSHOT, UPDATE = wire("W-4x-snapshot-key"), wire("W-4x-update-key")
+VALUE = wire("W-42-snapshot-value")
+COUNT = VALUE[:38]
+
+BAD: list[tuple[Pair, str, str]] = [
+    ((None, VALUE), "null_key", "null key"),
+    ((None, None), "null_key", "null key"),
+    ((UPDATE, None), "null_update", "null value"),
+    ((b"\x00\x07" + SNAPSHOT[2:], VALUE), "unknown_type", "7"),
+    ((b"\xff\xff" + SNAPSHOT[2:], VALUE), "unknown_type", "-1"),
+    ((SNAPSHOT, b"\x00\x01" + VALUE[2:]), "unknown_version", "1"),
+    ((SNAPSHOT[:2] + b"\x7f\xff" + SNAPSHOT[4:], VALUE), "malformed_key", "32767 bytes announced"),
+    ((SNAPSHOT[:2] + b"\xff\xff" + SNAPSHOT[4:], VALUE), "malformed_key", "negative length"),
+    ((SNAPSHOT[:4] + b"\xff\xfe" + SNAPSHOT[6:], VALUE), "malformed_key", "UTF-8"),
+    ((SNAPSHOT, COUNT + b"\xff\xff\xff\xff\x0f" + bytes(40)), "malformed_value", "state batches announced"),
+    ((SNAPSHOT, COUNT + b"\xff\xff\xff\xff\xff\x01"), "malformed_value", "longer than five bytes"),
+    ((SNAPSHOT, COUNT + b"\x00"), "malformed_value", "null array"),
+    ((SNAPSHOT, COUNT + b"\x01\xff\xff\xff\xff\x0f"), "malformed_value", "cut off"),
+    ((SNAPSHOT, COUNT + b"\x01\x01\x05\xff\xff\xff\xff\x0f"), "malformed_value", "announced"),
+    ((SNAPSHOT, b""), "malformed_value", "cut off"),
+]
+
+
+@pytest.mark.parametrize("write", [as_dump, as_parquet, as_segment])
+def test_lies_are_rows_with_reasons(
+    write: Callable[[Path, Sequence[RawRecord]], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Null keys, unknown types and versions, lengths and counts that lie: in each format a row that names the fault,
+    beside the records that are right; and nothing is allocated for what is announced."""
+    pairs: list[Pair] = [(SNAPSHOT, VALUE), *(pair for pair, _, _ in BAD), (SNAPSHOT, VALUE)]
+    file = write(tmp_path, as_records(pairs))
+    tracemalloc.start()
+
+    rows = run(capsys, "record", "decode", file).rows
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 64 * 1024 * 1024
+    assert [row["decode_status"] for row in rows] == ["decoded", *(status for _, status, _ in BAD), "decoded"]
+    for row, (_, _, reason) in zip(rows[1:-1], BAD, strict=True):
+        assert reason in row["decode_error"], row
+    done = run(capsys, "record", "replay", file)
+    assert len(done.rows) == 1
+    assert f"{len(rows)} read, 2 replayed, {len(BAD)} not readable" in done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jobs.world import snapshot
-from samples.dump_lines import write_dump
+from samples.dump_lines import raw_table, write_dump
 from samples.random_records import records as state_records
-from state_topics.segment_bytes import batch
+from state_topics.segment_bytes import batch, segment_file
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
-from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
@@ -56,13 +54,6 @@ def stored(root: Path) -> pa.Table:
     return rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")])
 
 
-def as_table(records: Sequence[RawRecord]) -> pa.Table:
-    ordered = sorted(records, key=lambda r: (r.state_partition, r.offset))
-    values = ((r.state_partition, r.offset, r.timestamp_ms, r.key, r.value) for r in ordered)
-    rows = [dict(zip(RAW_RECORDS.names, row, strict=True)) for row in values]
-    return pa.Table.from_pylist(rows, schema=RAW_RECORDS)
-
-
 def test_records_and_where_they_came_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The rows are those of the decoder, damaged records kept; every range names the file, its SHA-256, the dialect and
     the run; the tables keep the dialect."""
@@ -73,7 +64,7 @@ def test_records_and_where_they_came_from(tmp_path: Path, capsys: pytest.Capture
 
     assert (said["records_new"], said["records_decoded"], said["records_quarantined"]) == (4, 3, 1)
     assert (said["dialect"], said["state_topic_id"], said["gaps"]) == ("4.2", None, [])
-    assert stored(root).equals(decode_records(as_table(records)))
+    assert stored(root).equals(decode_records(raw_table(sorted(records, key=lambda r: (r.state_partition, r.offset)))))
     rows = tables_of(root).read("state_records", columns=["cluster_id", "run_id"]).to_pylist()
     assert {(row["cluster_id"], row["run_id"]) for row in rows} == {("c1", "r1")}
     ranges = {r["state_partition"]: r for r in tables_of(root).read("export_ranges").to_pylist()}
@@ -129,7 +120,7 @@ def test_exactly_once(
     first = summary(capsys, root, *arguments)
     again = summary(capsys, root, *arguments)
 
-    assert stored(root).equals(decode_records(as_table(records)))
+    assert stored(root).equals(decode_records(raw_table(sorted(records, key=lambda r: (r.state_partition, r.offset)))))
     assert (first["records_new"], again["records_new"]) == (len(records), 0)
     assert again["records_known"] >= len(records)
     covered = [
@@ -206,14 +197,12 @@ def test_dialects_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def folder_of(root: Path, *, topic_id: str | None = TOPIC_ID, cluster: str | None = "c1") -> Path:
     """A copied log directory with one segment of two records."""
-    folder = root / "__share_group_state-3"
-    folder.mkdir(parents=True)
+    file = segment_file(root, batch([raw(0), raw(1)]))
     if topic_id:
-        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+        (file.parent / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     if cluster:
         (root / "meta.properties").write_text(f"#\nnode.id=1\ncluster.id={cluster}\nversion=1\n")
-    (folder / "0.log").write_bytes(batch([raw(0), raw(1)]))
-    return folder / "0.log"
+    return file
 
 
 def test_what_lies_beside_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +217,7 @@ def test_what_lies_beside_a_segment(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = summary(capsys, root, file)
     assert (said["state_topic_id"], said["records_new"]) == (TOPIC_ID, 2)
     (row,) = tables_of(root).read("export_ranges").to_pylist()
-    assert (row["state_topic_id"], row["source_file"]) == (TOPIC_ID, "__share_group_state-3/0.log")
+    assert (row["state_topic_id"], row["source_file"]) == (TOPIC_ID, f"__share_group_state-3/{file.name}")
 
     nameless = write_dump([raw(2)], tmp_path / "b.jsonl")
     line = imported(capsys, root, nameless).complaint(3)

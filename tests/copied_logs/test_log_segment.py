@@ -11,7 +11,7 @@ import pytest
 from drivers.command_line import run
 from samples.dump_lines import write_dump
 from samples.golden_vectors import wire
-from state_topics.segment_bytes import COMPRESSORS, batch
+from state_topics.segment_bytes import COMPRESSORS, batch, segment_file
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
 from acktrail.format.columns.decoding.batch_columns import unpacked
@@ -26,14 +26,6 @@ FOLDER = "__share_group_state-3"
 
 def record(offset: int, value: bytes | None = b"value") -> RawRecord:
     return RawRecord(state_partition=3, offset=offset, timestamp_ms=1_000 + offset, key=b"key", value=value)
-
-
-def segment(folder: Path, *parts: bytes, name: str = "00000000000000000000.log") -> Path:
-    """A segment of state partition 3."""
-    (folder / FOLDER).mkdir(exist_ok=True)
-    file = folder / FOLDER / name
-    file.write_bytes(b"".join(parts))
-    return file
 
 
 def read(file: Path) -> tuple[list[RawRecord], list[SegmentDamage]]:
@@ -57,7 +49,7 @@ def test_a_segment_torn_anywhere_keeps_its_intact_batches(tmp_path: Path) -> Non
     """A segment cut off at any byte gives every whole batch, and says once where the torn one begins."""
     whole = b"".join(PARTS)
     for size in range(len(whole) + 1):
-        records, damage = read(segment(tmp_path, whole[:size]))
+        records, damage = read(segment_file(tmp_path, whole[:size]))
 
         complete = [edge for edge in EDGES if edge <= size]
         assert records == [r for found in THREE[: len(complete) - 1] for r in found], size
@@ -85,7 +77,7 @@ def test_a_damaged_byte_costs_one_batch(number: int, tmp_path: Path) -> None:
             raw = bytearray(b"".join(DENSE_PARTS))
             raw[begin + index] ^= change
 
-            records, damage = read(segment(tmp_path, bytes(raw)))
+            records, damage = read(segment_file(tmp_path, bytes(raw)))
 
             assert records == others, (index, change)
             (found,) = damage
@@ -104,7 +96,7 @@ def test_a_wrong_offset_of_a_batch(number: int, tmp_path: Path) -> None:
         if offset == DENSE[number][0].offset or (number == 2 and offset > 3):
             continue  # right, or a later one that nothing contradicts
 
-        records, damage = read(segment(tmp_path, bytes(raw)))
+        records, damage = read(segment_file(tmp_path, bytes(raw)))
 
         damaged = {d.position for d in damage}
         assert begin in damaged, offset
@@ -114,9 +106,9 @@ def test_a_wrong_offset_of_a_batch(number: int, tmp_path: Path) -> None:
 
 def test_preallocated_zeros_are_no_damage(tmp_path: Path) -> None:
     """Zeros behind the last batch are no damage, and a segment of nothing has nothing."""
-    assert read(segment(tmp_path, *PARTS, bytes(100_000))) == (ALL, [])
-    assert read(segment(tmp_path)) == ([], [])
-    assert read(segment(tmp_path, bytes(100))) == ([], [])
+    assert read(segment_file(tmp_path, *PARTS, bytes(100_000))) == (ALL, [])
+    assert read(segment_file(tmp_path)) == ([], [])
+    assert read(segment_file(tmp_path, bytes(100))) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -137,7 +129,7 @@ def test_preallocated_zeros_are_no_damage(tmp_path: Path) -> None:
 )
 def test_impossible_content_with_a_valid_checksum_is_damage(part: bytes, reason: str, tmp_path: Path) -> None:
     """A batch that its writer spoilt gives what can be read of it, an address for the rest, and harms no other."""
-    records, damage = read(segment(tmp_path, PARTS[0], part, batch(run_of(30, 1))))
+    records, damage = read(segment_file(tmp_path, PARTS[0], part, batch(run_of(30, 1))))
 
     (found,) = damage
     assert reason in found.reason
@@ -152,7 +144,7 @@ def test_wrong_lengths_are_damage(tmp_path: Path) -> None:
     for length in (2**31 - 1, 100_000, 49, 48, 0, -1):
         lying = PARTS[1][:8] + struct.pack(">i", length) + PARTS[1][12:]
 
-        records, damage = read(segment(tmp_path, PARTS[0], lying, PARTS[2]))
+        records, damage = read(segment_file(tmp_path, PARTS[0], lying, PARTS[2]))
 
         assert records == [*THREE[0], *THREE[2]], length
         assert [(d.position, d.size_bytes) for d in damage] == [(EDGES[1], len(PARTS[1]))], length
@@ -177,7 +169,7 @@ def test_a_file_full_of_headers_ends_soon(tmp_path: Path, monkeypatch: pytest.Mo
     known = log_batches.is_intact
     monkeypatch.setattr(log_batches, "is_intact", lambda header, raw: reads.append(len(raw)) or known(header, raw))
 
-    file = segment(tmp_path, *([bytes(header)] * 1_000))
+    file = segment_file(tmp_path, *([bytes(header)] * 1_000))
     records, damage = read(file)
 
     assert records == []
@@ -189,9 +181,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     """A log of another kind, an index, an old message format and a missing file are named, in one error."""
     for content in (b"[2026-08-01 12:00:00,000] INFO started (kafka.server.KafkaServer)\n" * 9, b"\xff" * 500):
         with pytest.raises(MalformedFile, match="no log segment"):
-            read(segment(tmp_path, content))
+            read(segment_file(tmp_path, content))
     with pytest.raises(MalformedFile, match="no log segment"):
-        read(segment(tmp_path, struct.pack(">qiibb", 0, 60, zlib.crc32(b""), 1, 0) + bytes(100)))
+        read(segment_file(tmp_path, struct.pack(">qiibb", 0, 60, zlib.crc32(b""), 1, 0) + bytes(100)))
     with pytest.raises(UnknownName):
         read(tmp_path / "none.log")
 
@@ -226,7 +218,7 @@ def test_damage_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     records = state_batches(4)
     parts = [batch([r]) for r in records]
     parts[1] = parts[1][:-1] + b"\x55"
-    file = segment(tmp_path, *parts[:3], parts[3][:70])
+    file = segment_file(tmp_path, *parts[:3], parts[3][:70])
     dump = write_dump([records[0], records[2]], tmp_path / "same.jsonl")
 
     decoded, replayed = run(capsys, "record", "decode", file), run(capsys, "record", "replay", file)
@@ -248,8 +240,8 @@ def test_segments_in_any_order_are_one_log(tmp_path: Path, capsys: pytest.Captur
     """Several segments, a packed one and a dump of one log replay as that log, in whatever order they are named."""
     key = KAFKA_4_2.decode(wire("W-4x-snapshot-key"), None).key
     records = state_batches(6)
-    first = segment(tmp_path, batch(records[:3]))
-    second = segment(tmp_path, gzip.compress(batch(records[3:5])), name="3.log.gz")
+    first = segment_file(tmp_path, batch(records[:3]))
+    second = segment_file(tmp_path, gzip.compress(batch(records[3:5])), name="3.log.gz")
     dump = write_dump(records[4:], tmp_path / "rest.jsonl")
 
     done = [run(capsys, "record", "replay", *files) for files in ((first, second, dump), (dump, second, first))]

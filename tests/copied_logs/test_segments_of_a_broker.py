@@ -1,12 +1,11 @@
 """Log segments and log directories copied from a running broker's disk: read as a consumer gets them and Kafka's own
-tool prints them, and imported."""
+tool prints them, and imported. What each release wrote, replayed as the release's own classes replay it."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,9 +13,12 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 from drivers.command_line import run
+from drivers.own_process import printed
 from drivers.whole_topic import records_of
 from oracle.kafka_group_forms import kafka_forms
-from servers.real_broker import kafka_tool
+from oracle.kafka_states import assert_equal, by_key, kafkas_answers
+from samples.dump_lines import dump_line
+from servers.real_broker import kafka_tool, releases
 from servers.workload import Worked, Workload, until
 from state_topics.filled_topic import read_all
 
@@ -26,9 +28,11 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.tables.delta.store import Tables
-from acktrail_copied_logs.copied_files import read_files
+from acktrail_copied_logs.copied_files import read_dump, read_files
 from acktrail_copied_logs.log_segment import ReadReport, SegmentDamage
+from acktrail_copied_logs.replay_files import replay_sorted
 from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.kafka.installation import RELEASES
 
 RECORD = re.compile(r"\| offset: (\d+) .*? key: (\{.*?\}) payload: (.*)")
 CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
@@ -47,9 +51,8 @@ def copied(broker: EmbeddedBroker, to: Path, topic: str) -> list[Path]:
 def dumped(files: list[Path], decoder: str) -> dict[tuple[int, int], tuple[dict[str, Any], dict[str, Any] | None]]:
     """By address, key and value as Kafka's tool prints them; value None: it printed none."""
     command = kafka_tool("org.apache.kafka.tools.DumpLogSegments", decoder, "--files", ",".join(map(str, files)))
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     found, partition = {}, -1
-    for line in printed.splitlines():
+    for line in printed(*command).splitlines():
         if line.startswith("Dumping "):
             partition = int(Path(line.removeprefix("Dumping ")).parent.name.rpartition("-")[2])
         if (record := RECORD.match(line)) is not None:
@@ -249,3 +252,32 @@ def test_an_export_goes_on_behind_an_import(
     assert "is of cluster" in run(capsys, "tables", "import", *files, "--tables", root, "--cluster", "other").complaint(
         3
     )
+
+
+RECORDED = Path(__file__).parents[1] / "support/golden/state_topic"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", releases("4.4.0", *sorted(RELEASES.keys() - {"4.4.0"})))
+def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a dump that a broker of each release wrote, `acktrail record replay` and the sweep over all share partitions
+    (which it takes for large dumps) give what the release's own classes give: of the log as it was at many a moment,
+    and of what pruning would leave, where updates stand without a snapshot."""
+    records = list(read_dump(RECORDED / f"{version}.jsonl.gz"))
+    end = max(record.offset for record in records)
+    cuts = range(3, end, max(1, end // 9))
+    windows = [(0, end), *((0, last) for last in cuts), *((first, end) for first in cuts)]
+    dumps = [[dump_line(r) for r in records if first <= r.offset <= last] for first, last in windows]
+    theirs = kafkas_answers(dumps, version, tmp_path)
+
+    assert len(records) > 100
+    for number, dump in enumerate(dumps):
+        file = tmp_path / f"{number}.jsonl"
+        file.write_text("".join(line + "\n" for line in dump), encoding="utf-8")
+        swept = replay_sorted([file], ReadReport())
+        assert swept is not None
+        assert_equal(by_key(run(capsys, "record", "replay", file).rows), by_key(theirs[number]))
+        assert_equal(by_key([*swept[0].states]), by_key(theirs[number]))
+    assert len(theirs) == len(dumps)
+    assert {batch[2] for states in theirs for state in states for batch in state["batches"]} == {0, 2, 4}
+    assert max(len(state["batches"]) for states in theirs for state in states) > 10

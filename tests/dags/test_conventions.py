@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 from drivers.airflow_home import Late
+from drivers.own_process import printed
 
 from acktrail.branches import branches
 
@@ -63,11 +63,8 @@ def test_the_folder_may_lie_below_airflows_and_loads_nothing_heavy(tmp_path: Pat
         "print(json.dumps([sorted(bag.dags), bag.import_errors, bag.dagbag_stats and len(bag.dagbag_stats), loaded]))"
     )
     files = sorted(map(str, folder.glob("*.py")))
-    done = subprocess.run(
-        [sys.executable, "-c", probe, str(tmp_path), *files], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    dag_ids, errors, count, modules = json.loads(done.stdout.splitlines()[-1])
+    said = printed(sys.executable, "-c", probe, tmp_path, *files)
+    dag_ids, errors, count, modules = json.loads(said.splitlines()[-1])
     assert (errors, set(dag_ids), count) == ({}, DAG_IDS, len(OWN) + 1)
     assert [name for name in HEAVY if name in modules] == []
 

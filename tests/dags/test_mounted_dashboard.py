@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from drivers.own_process import printed
 from samples.dashboard_tables import Sizes, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 
@@ -209,5 +209,4 @@ def test_airflows_other_processes_build_no_dashboard() -> None:
         "AcktrailPlugin().external_views\n"
         "print(*sorted(name for name in set(sys.modules) - before))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=120)
-    assert set(done.stdout.split()) <= {"acktrail_dags", "acktrail_dags.dashboard_plugin"}
+    assert set(printed(sys.executable, "-c", script).split()) <= {"acktrail_dags", "acktrail_dags.dashboard_plugin"}

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from drivers.own_process import finished
 from embedded.processes import DEFAULT_SIGNALS, eventually
 
 from acktrail_demo.faults.library import faults_on
@@ -47,8 +48,7 @@ def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     Then faults go into the state topic: the gate of the second run stops the DAG, and exactly the faults are found.
     """
     out = tmp_path / "demo"
-    command = [ACKTRAIL, "demo", "--with-faults", "--out", str(out)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = finished(ACKTRAIL, "demo", "--with-faults", "--out", out, timeout=None)
     assert run.returncode == 0, run.stdout + run.stderr
     assert eventually(lambda: not _processes_of(out)), _processes_of(out)
     report = f"Report: {out}/reports/acktrail-report-"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from coordinator_messages import CoordinatorState, coordinator_states
 from definitions.status_history import edges_of
 from demo.workload_report import SharePartitionRun, report_of
+from drivers.own_process import printed
+from kafka_messages import CoordinatorState, coordinator_states
 from samples.dump_lines import write_dump
 from servers.real_broker import kafka_tool, releases
 from state_topics.filled_topic import read_all
@@ -76,7 +76,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             *("--bootstrap-server", broker.bootstrap_servers, "--describe", "--all-groups"),
             version=version,
         )
-        described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+        described = printed(*command)
         records = tuple(read_all(broker))
         held = coordinator_states(kafka)
     return Observed(
@@ -120,7 +120,7 @@ def key_of(row: Row) -> SharePartition:
 
 def of_command(*words: str | Path) -> str:
     """What ``acktrail`` prints."""
-    return subprocess.run([ACKTRAIL, *words], capture_output=True, text=True, check=True, timeout=300).stdout
+    return printed(ACKTRAIL, *words)
 
 
 def kafkas_rows(text: str) -> dict[tuple[str, str, int], tuple[str, str]]:

@@ -10,13 +10,16 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from drivers.command_line import run
+from drivers.own_process import printed
 from embedded.processes import DEFAULT_SIGNALS, eventually, lives
-from servers.real_broker import kafka_tool, releases
+from kafka.protocol.metadata import ApiVersionsRequest
+from servers.real_broker import releases
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
@@ -31,29 +34,15 @@ COMMAND = (sys.executable, "-m", "acktrail.cli.main", "broker")
 SHARE_GROUP_KEYS = {76, 77, 78, 79, 90, 91, 92}
 
 
-def _client(broker: EmbeddedBroker, **more: object) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "log_level": 0,
-        **broker.config().properties,
-        **more,
-    }
-
-
 @pytest.mark.parametrize("version", releases(DEFAULT_VERSION, *sorted(RELEASES.keys() - {DEFAULT_VERSION})))
 def test_every_release_starts_with_share_groups_on_and_leaves_nothing(version: str) -> None:
     """It answers ApiVersions with the share-group calls, share.version is on, then process and folder are gone."""
     with EmbeddedBroker(version) as broker:
         with BrokerClient(broker.config()) as client:
             assert set(client.api_versions()) >= SHARE_GROUP_KEYS
-        command = kafka_tool(
-            "org.apache.kafka.tools.FeatureCommand",
-            *("--bootstrap-server", broker.bootstrap_servers, "describe"),
-            version=version,
-        )
-        features = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        share = next(line for line in features if "share.version" in line)
-        assert "FinalizedVersionLevel: 0" not in share
+            request = ApiVersionsRequest(client_software_name="a", client_software_version="1", min_version=3)
+            features = {each.name: each.max_version_level for each in client.send(request).finalized_features}
+        assert features["share.version"]
         pids, folder = (broker.pid, broker.guardian_pid), broker.folder
         assert (folder / "server.properties").stat().st_mode & 0o077 == 0, "it may have passwords"
         assert all(pid is not None and lives(pid) for pid in pids)
@@ -115,11 +104,8 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
             assert not offers
             assert second.bootstrap_servers != first.bootstrap_servers
             Workload(second.config()).create_topic("only-here")
-            assert "only-here" not in AdminClient(_client(first)).list_topics(timeout=120).topics
-
-
-def _acktrail(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+            admin = AdminClient({"bootstrap.servers": first.bootstrap_servers})
+            assert "only-here" not in admin.list_topics(timeout=120).topics
 
 
 def _cluster_at(address: str) -> str:
@@ -127,32 +113,30 @@ def _cluster_at(address: str) -> str:
         return client.cluster_id
 
 
-def test_start_status_stop(tmp_path: Path) -> None:
+def test_start_status_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """start prints the address alone on stdout and returns; a second start finds it; stop leaves no process. One that
     crashed in the folder is not taken for it."""
     folder = ("--folder", str(tmp_path / "node"))
     (tmp_path / "node").mkdir()
     crashed = {"version": "4.3.1", "bootstrap_servers": "localhost:1", "pid": 1, "guardian_pid": 1}
     (tmp_path / "node" / "detached.json").write_text(json.dumps(crashed))
-    assert _acktrail("status", *folder).returncode == 1
-    started = _acktrail("start", *folder)
-    assert started.returncode == 0, started.stderr
+    broker = partial(run, capsys, "broker")
+    assert broker("status", *folder).code == 1
+    address = printed(*COMMAND, "start", *folder).strip()
     try:
-        address = started.stdout.strip()
         assert _cluster_at(address)
-        again = json.loads(_acktrail("start", *folder, "--json").stdout)
-        assert json.loads(_acktrail("status", *folder, "--json").stdout) == again
+        again = broker("start", *folder, "--json").answer
+        assert broker("status", *folder, "--json").answer == again
         assert again["bootstrap_servers"] == address
         assert lives(again["pid"])
-        other = _acktrail("start", *folder, "--version", "4.4.0")
-        assert other.returncode == 3
-        assert "Kafka 4.3.1 already runs" in other.stderr
+        other = broker("start", *folder, "--version", "4.4.0").complaint(3)
+        assert "Kafka 4.3.1 already runs" in other
     finally:
-        stopped = _acktrail("stop", *folder, "--delete")
-    assert stopped.returncode == 0, stopped.stderr
+        stopped = broker("stop", *folder, "--delete")
+    assert stopped.code == 0, stopped.stderr
     assert not lives(again["pid"])
     assert not (tmp_path / "node").exists()
-    assert _acktrail("status", *folder).returncode == 1
+    assert broker("status", *folder).code == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -185,19 +169,10 @@ def test_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
     assert eventually(lambda: not _jvms(tmp_path / "node"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words", "code"),
-    [
-        (("start", "--version", "3.9.0"), "unknown Kafka version '3.9.0'", 2),
-        (("start", "--port", "x"), "port", 2),
-    ],
-)
-def test_bad_options_are_one_line(arguments: tuple[str, ...], words: str, code: int) -> None:
+def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """One line on stderr, nothing on stdout, an exit code that says whose fault it is."""
-    answer = _acktrail(*arguments)
-    assert (answer.stdout, answer.returncode) == ("", code)
-    assert words in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    assert "unknown Kafka version '3.9.0'" in run(capsys, "broker", "start", "--version", "3.9.0").complaint(2)
+    assert "port" in run(capsys, "broker", "start", "--port", "x").complaint(2)
 
 
 def _jvms(folder: Path) -> list[int]:

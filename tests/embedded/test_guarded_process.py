@@ -6,13 +6,13 @@ import ast
 import fcntl
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from drivers.own_process import finished
 from embedded.processes import FAMILY, eventually, ignored_signals, lives, run_owner
 
 from acktrail.errors import ConfigurationError, MissingDependency
@@ -180,9 +180,7 @@ process = GuardedProcess(["sleep", "600"], log_path=folder / "log", lock=folder 
 print(process.pid, process.guardian_pid)
 process.release()
 """
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    answer = finished(sys.executable, "-W", "error", "-c", script, tmp_path)
     pid, guardian = map(int, answer.stdout.split())
     assert is_held(tmp_path / "lock")
     assert lives(pid)

@@ -214,18 +214,16 @@ OpenExport = Callable[..., Export]
 
 @contextmanager
 def exports(broker: EmbeddedBroker, folder: Path) -> Iterator[OpenExport]:
-    """Opens exports that end with the block, into tables of their own unless `tables` are given. Keys of the worker and
-    of the connector can be given, and another connector with the same cluster and tables (`beside`)."""
+    """Opens exports that end with the block, into tables of their own unless `tables` are given. Keys of the worker can
+    be given, and another connector with the same cluster and tables (`beside`)."""
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(kafka_proxy(broker.bootstrap_servers))
 
         def opened(
             tables: TablesConfig | None = None,
             *,
-            name: str = "worker",
             worker: Mapping[str, object] | None = None,
             beside: Mapping[str, Any] | None = None,
-            **keys: str,
         ) -> Export:
             target = tables or TablesConfig(uri=str(folder / "tables"))
             config = {
@@ -237,24 +235,16 @@ def exports(broker: EmbeddedBroker, folder: Path) -> Iterator[OpenExport]:
                 "linger.ms": "20",
                 "errors.retry.delay.max.ms": "1000",
                 **{f"sink.option.{key}": value for key, value in target.options.items()},
-                **{key.replace("_", "."): value for key, value in keys.items()},
             }
             own = {"rest.listener": "", "lease.ttl.ms": 5_000, **(worker or {})}
             connectors = [{"name": "state", "config": config}]
             if beside:
                 common = {key: value for key, value in config.items() if key.startswith(("kafka.", "sink."))}
                 connectors.append({"name": beside["name"], "config": {**common, **beside["config"]}})
-            running = stack.enter_context(connect_worker(folder / name, own, *connectors))
+            running = stack.enter_context(connect_worker(folder / "worker", own, *connectors))
             running.start()
             return Export(broker, target, running, network)
 
-        yield opened
-
-
-@pytest.fixture
-def export(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[OpenExport]:
-    """Opens exports of one test (``exports``)."""
-    with exports(broker, tmp_path) as opened:
         yield opened
 
 
@@ -298,6 +288,3 @@ def how_many(pytestconfig: pytest.Config) -> Callable[[int], int]:
 def counts(record_property: Callable[[str, object], None]) -> Callable[..., None]:
     """Reports what a fault's test counted, at the end of the run."""
     return lambda **found: record_property("faults", ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()))
-
-
-__all__ = ["Export", "OpenExport", "Writer", "log_ends", "log_starts", "writing"]

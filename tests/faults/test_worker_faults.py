@@ -12,23 +12,23 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
-from faults.conftest import PARTITIONS, POISON, Export, OpenExport, exports, good, log_ends, writing
+from faults.conftest import POISON, Export, exports, good, log_ends, writing
 from servers.kafka_proxy import EVERYTHING
 from servers.real_broker import kill, restart
-from servers.small_disk import small_disk
 from servers.workload import until
-from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill
+from state_topics.filled_topic import fill
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, DamagedTables
@@ -44,22 +44,63 @@ SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom()
 FETCH, METADATA, API_VERSIONS = 1, 3, 18
 
 
+_BALLAST = "ballast"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallDisk:
+    """The file system at `folder`."""
+
+    folder: Path
+
+    def fill(self) -> None:
+        """Leave no room, not even for an empty file's name."""
+        with (self.folder / _BALLAST).open("ab", buffering=0) as file:
+            for size in (1 << 20, 1 << 12, 1):
+                try:
+                    while file.write(bytes(size)):
+                        pass
+                except OSError:
+                    continue
+
+    def make_room(self) -> None:
+        """Take away what ``fill`` wrote."""
+        (self.folder / _BALLAST).unlink()
+
+
 @contextmanager
-def pruned(broker: EmbeddedBroker) -> Iterator[None]:
-    """Within the block the broker prunes everything that is some seconds old; afterwards nothing."""
-    set_topic(broker, {"retention.ms": "1000", "segment.ms": "500"})
+def small_disk(folder: Path, size_mib: int) -> Iterator[SmallDisk]:
+    """A disk of `size_mib` at `folder` that ends with the block; skips where this user may mount nothing."""
+    folder.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "acktrail-tests", str(folder)]
     try:
-        yield
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip()
+        pytest.skip(f"no disk that can be full: {said}")
+    try:
+        yield SmallDisk(folder)
     finally:
-        set_topic(broker, {"retention.ms": "-1", "segment.ms": "604800000"})
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def set_topic(broker: EmbeddedBroker, configs: dict[str, str]) -> None:
-    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
-    resource = ConfigResource(ResourceType.TOPIC, STATE_TOPIC, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+def test_the_disk_is_full(broker: EmbeddedBroker, tmp_path: Path, counts: Any) -> None:
+    """A full disk is an outage: one line when it begins, and one after there is room again. What was written half is in
+    no table, and nothing is written twice. It is the first test of the broker: what others write takes room of the
+    disk."""
+    with small_disk(tmp_path / "disk", 64) as disk, exports(broker, tmp_path) as export:
+        running = export(TablesConfig(uri=str(disk.folder / "tables")))
+        with writing(broker):
+            running.grows()
+            for number in range(3):
+                disk.fill()
+                running.pauses(number)
+                disk.make_room()
+                running.continues()
+        counts(rows=running.complete(), outages=running.outages()[0])
+        assert running.worker.stop() == 0
+    assert running.outages() == (3, 3)
+    assert any("the storage is full" in line for line in running.worker.said)
 
 
 def test_every_kind_of_poison_is_in_quarantine(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
@@ -116,26 +157,6 @@ def ask_for_unknown_feature(table: Path) -> None:
     features = ["appendOnly", "invariants", "ofTheFuture"]
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
     (table / "_delta_log" / f"{version:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
-
-
-def test_the_disk_is_full(tmp_path: Path, counts: Any) -> None:
-    """A full disk is an outage: one line when it begins, and one after there is room again. What was written half is in
-    no table, and nothing is written twice. The broker is its own: what other tests wrote or broke would take room of
-    the disk, or be an outage more."""
-    with EmbeddedBroker() as broker, small_disk(tmp_path / "disk", 64) as disk, exports(broker, tmp_path) as export:
-        create_state_topic(broker, PARTITIONS)
-        running = export(TablesConfig(uri=str(disk.folder / "tables")))
-        with writing(broker):
-            running.grows()
-            for number in range(3):
-                disk.fill()
-                running.pauses(number)
-                disk.make_room()
-                running.continues()
-        counts(rows=running.complete(), outages=running.outages()[0])
-        assert running.worker.stop() == 0
-    assert running.outages() == (3, 3)
-    assert any("the storage is full" in line for line in running.worker.said)
 
 
 @pytest.mark.timeout(LONG)
@@ -208,11 +229,11 @@ def test_the_only_broker_goes_away(running: Export, broker: EmbeddedBroker, coun
 
 
 def test_a_second_worker_stands_by_and_takes_over(
-    running: Export, broker: EmbeddedBroker, export: OpenExport, counts: Any
+    running: Export, broker: EmbeddedBroker, tmp_path: Path, counts: Any
 ) -> None:
     """With a lease the second worker does nothing until the first one died, and the first one stands by when it is
     started again, until the second one ends: records come from one worker at a time."""
-    with writing(broker):
+    with exports(broker, tmp_path) as export, writing(broker):
         running.grows()
         before = until(lambda: all_runs(running), what="ranges, which are committed after their records")
         second = export(running.tables, worker={"metrics.listener": "127.0.0.1:0"})

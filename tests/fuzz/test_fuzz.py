@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from drivers.own_process import finished
 from fuzz.targets import TARGETS
 
 HERE = Path(__file__).parent
@@ -35,13 +36,7 @@ def fuzzed(target: str, folder: Path, *options: str) -> subprocess.CompletedProc
     command = [sys.executable, HERE / "fuzz_process.py", target, folder, f"-artifact_prefix={folder}/found-"]
     # An input that took long is written into the folder; without -reload=0 it is read from there again, beyond -runs.
     limits = ["-reload=0", "-seed=1", "-timeout=120", "-rss_limit_mb=1024", "-max_len=2048", "-print_final_stats=1"]
-    return subprocess.run(
-        [*OF_ITS_OWN_MEMORY, *map(str, command), *limits, *options],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return finished(*OF_ITS_OWN_MEMORY, *command, *limits, *options)
 
 
 @pytest.mark.few(4)

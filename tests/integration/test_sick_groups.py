@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, TopicPartition
 from drivers.command_line import run
-from servers.real_broker import releases
+from servers.real_broker import broker_of_release, releases
 from servers.workload import Workload, start_at, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
-from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded import DEFAULT_VERSION
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -34,9 +34,9 @@ FIRST_LOOK = {
 }
 
 
-@pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1"))
+@pytest.fixture(scope="module", params=releases(DEFAULT_VERSION, "4.4.0"))
 def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaConfig]:
-    with EmbeddedBroker(request.param) as broker:
+    with broker_of_release(request) as broker:
         yield broker.config()
 
 

@@ -20,7 +20,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
-__all__ = ["Replayed", "replayed_again", "replayed_here"]
+__all__ = ["Replayed", "replayed_again", "replayed_here", "rows_of"]
 
 _RECORDS = "state_records"
 _ORDER = ("state_partition", "group_id", "topic_id", "partition")
@@ -52,7 +52,7 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
             create_anew_for(tables, "replay_memory", observation.cluster_id or "")
             resume.save(written_file(tables.place("replay_memory"), saved), counts)
     return Replayed(
-        rows=_rows(found),
+        rows=rows_of(found),
         full_replay_reason=resume.full_replay_reason,
         files=frozenset(seen.files),
         rows_read=seen.rows,
@@ -62,7 +62,7 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
 def replayed_again(tables: Tables, run_id: str) -> list[dict[str, Any]]:
     """The rows of a replay of all records."""
     observation = read_observation(tables, run_id)
-    return _rows(_replay(tables, observation, ReplayStart(), read_coverage(tables, observation)))
+    return rows_of(_replay(tables, observation, ReplayStart(), read_coverage(tables, observation)))
 
 
 def _replay(tables: Tables, observation: Observation, start: ReplayStart, coverages: dict[int, Coverage]) -> Replay:
@@ -70,7 +70,7 @@ def _replay(tables: Tables, observation: Observation, start: ReplayStart, covera
     return replay_of(tables, observation, start, exported)
 
 
-def _rows(found: Replay) -> list[dict[str, Any]]:
+def rows_of(found: Replay) -> list[dict[str, Any]]:
     return sorted(found.states().to_pylist(), key=lambda row: tuple(row[name] for name in _ORDER))
 
 

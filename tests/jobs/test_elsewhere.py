@@ -1,25 +1,41 @@
-"""The same jobs on tables in a bucket, where workers read by themselves and no Hadoop library is there to help; and on
-a cluster that runs the driver, too (also ``test_event_log``, ``test_session``)."""
+"""The same jobs on tables in a bucket, where workers read by themselves and no Hadoop library is there to help; on a
+cluster that runs the driver, too; with executors of which one is lost (also ``test_session``). What an ordinary user of
+Spark reads in the tables through Spark's own Delta connector."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
 
+import psutil
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyspark
 import pytest
+from drivers.own_process import finished, printed
 from jobs.world import World, busy, twins
 from pyspark.sql import SparkSession
+from servers.fetched_jars import fetched_jars
 from servers.s3_server import S3
-from servers.yarn_cluster import SPARK_JARS, running_yarn
 
-from acktrail.config import environment
+from acktrail.config import environment, java_home
+from acktrail.java import find_java
 from acktrail.tables.delta.store import Tables
+from acktrail_embedded.kafka.installation import Jar, JarLock, dependency, retrieve
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
 from acktrail_jobs.views import register_views
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = pytest.mark.spark
 
+WRITTEN = ("share_partition_states", "reconciliations", "findings", "delivery_history", "queue_statuses")
 ORDER = [(name, "ascending") for name in ("record_offset", "state_partition", "group_id", "partition", "first_offset")]
 
 
@@ -42,6 +58,51 @@ def test_a_bucket_gives_what_a_folder_gives(s3: S3, tmp_path: Path, spark: Spark
     register_views(spark, there.config)
     shown, stored = spark.table("delivery_history").toArrow(), there.tables.read("delivery_history")
     assert shown.sort_by(ORDER) == stored.sort_by(ORDER)
+
+
+SPARK_JARS: Final = Path(pyspark.__file__).parent / "jars"
+_PROGRAM: Final = Path(__file__).with_name("YarnCluster.java")
+_JARS: Final = {
+    ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"): (
+        "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c"
+    ),
+    ("org.bouncycastle", "bcpkix-jdk18on", "1.82"): "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
+    ("org.bouncycastle", "bcprov-jdk18on", "1.82"): "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
+    ("org.bouncycastle", "bcutil-jdk18on", "1.82"): "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
+    ("org.junit.jupiter", "junit-jupiter-api", "5.12.2"): (
+        "0b9ca728e4bcd9adc57f29deb9556ff9ed5e08b4e8843b875aba4e4e3e04f092"
+    ),
+    ("org.junit.platform", "junit-platform-commons", "1.12.2"): (
+        "e683a01e85dfabea520c056ac6015a6162756e602ec653c0da85e233f0afbc18"
+    ),
+    ("org.opentest4j", "opentest4j", "1.3.0"): "48e2df636cab6563ced64dcdff8abb2355627cb236ef0bf37598682ddf742f1b",
+}
+"""Of the Hadoop whose client PySpark ships, and what its small cluster loads. By coordinates, the sha256."""
+_START_S: Final = 180.0
+
+
+@contextmanager
+def running_yarn(folder: Path) -> Iterator[Path]:
+    """The folder with ``yarn-site.xml``, for HADOOP_CONF_DIR. What containers write is in `folder`, too. Skips the test
+    where the jars cannot be fetched."""
+    jars, site = fetched_jars("yarn", _JARS), folder / "conf"
+    site.mkdir()
+    command = [
+        *(find_java(java_home()), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"),
+        *("-cp", f"{jars}/*:{SPARK_JARS}/*", _PROGRAM, site),
+    ]
+    with (folder / "yarn.log").open("w") as log, subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=log
+    ) as process:  # fmt: skip
+        try:
+            deadline = time.monotonic() + _START_S
+            while not (site / "yarn-site.xml").exists():
+                assert process.poll() is None, (folder / "yarn.log").read_text()[-3000:]
+                assert time.monotonic() < deadline, "YARN does not start"
+                time.sleep(0.2)
+            yield site
+        finally:
+            process.communicate()
 
 
 @pytest.mark.full
@@ -67,21 +128,140 @@ def test_a_driver_on_yarn_gives_the_same(tmp_path: Path) -> None:
         known = environment(HADOOP_CONF_DIR=str(site), PYSPARK_PYTHON=sys.executable)
         for run_id, code in (("r0", 0), ("never-observed", 1)):
             command = [*submit, script, "run", "reconcile", "--tables", there.config.uri, "--run-id", run_id]
-            done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=400, check=False)
+            done = finished(*command, env=known, timeout=400)
             assert done.returncode == code, done.stderr[-3000:]
-    for name in ("share_partition_states", "reconciliations", "findings", "delivery_history", "queue_statuses"):
+    for name in WRITTEN:
         assert there.plain(name) == here.plain(name), name
     (check,) = there.rows("reconcile_checks")
     assert check["run_id"] == "r0"
 
 
-def test_a_worker_without_acktrail_is_a_clear_error() -> None:
-    """Where Python workers cannot import acktrail, the error says what to install where."""
-    from pyspark.errors import PySparkException
+ACKTRAIL = Path(sys.executable).with_name("acktrail")
 
-    from acktrail.errors import ConfigurationError
-    from acktrail_jobs.commands.engine import translated
 
-    with pytest.raises(ConfigurationError, match="executors cannot import acktrail_jobs") as caught, translated():
-        raise PySparkException("Traceback\nModuleNotFoundError: No module named 'acktrail_jobs'\n SQLSTATE: 38000")
-    assert "install acktrail" in str(caught.value.hint)
+def started(world: World, master: str, *settings: str) -> subprocess.Popen[str]:
+    submitted = " ".join(f"--conf {each}" for each in settings)
+    return subprocess.Popen(
+        [ACKTRAIL, "run", "reconcile", "--tables", world.config.uri, "--master", master, "--json"],
+        env=environment(PYSPARK_SUBMIT_ARGS=f"{submitted} pyspark-shell", PYSPARK_PYTHON=sys.executable),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_a_lost_executor_changes_nothing(tmp_path: Path) -> None:
+    """An executor is killed while its Python process works: its tasks are done again elsewhere, each row is there once,
+    and the tables are those of a run without executors. Tasks may run twice (speculation). Stdout has one JSON object
+    that says what the tables hold; Spark's noise goes elsewhere."""
+    there, here = twins(tmp_path)
+    reconcile(here.config, "r0", "in-process", with_history=True)
+    run = started(there, "local-cluster[2,1,1024]", "spark.speculation=true", "spark.speculation.interval=50ms")
+    killed: list[int] = []
+    watch = threading.Thread(target=_kill_one, args=(run, killed))
+    watch.start()
+    out, err = run.communicate(timeout=280)
+    watch.join()
+    assert run.returncode == 0, err
+    assert killed
+    summary = json.loads(out)
+    assert summary["ran_on"].startswith("Spark ")
+    assert (summary["share_partitions"] > 5, summary["verdicts"]) == (True, Counter(there.verdicts("r0").values()))
+    assert summary["findings"] == Counter(rule for rule, _ in there.findings("r0")) != {}
+    for name in WRITTEN:
+        assert there.plain(name) == here.plain(name) != [], name
+
+
+def _kill_one(run: subprocess.Popen[str], killed: list[int]) -> None:
+    """Kill the first executor that has a Python process at work."""
+    driver = psutil.Process(run.pid)
+    while not killed and run.poll() is None:
+        for process in _descendants(driver):
+            try:
+                is_executor = "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+                if is_executor and any("worker_daemon" in " ".join(own.cmdline()) for own in process.children()):
+                    process.kill()
+                    killed.append(process.pid)
+                    return
+            except psutil.Error:
+                continue
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        found: list[psutil.Process] = process.children(recursive=True)
+    except psutil.Error:
+        return []
+    return found
+
+
+PYTHON = "ACKTRAIL_OTHER_PYTHON"
+VERSION = "4.3.0"
+LOCK = JarLock(
+    version=VERSION,
+    jars=(
+        Jar(
+            organisation="io.delta",
+            name="delta-spark_4.1_2.13",
+            revision=VERSION,
+            size=9023881,
+            sha256="35ae4164ee41bbfc8bdb52dcd3715ff4e1821a18c085e7a71a462e8e80e23ee5",
+        ),
+        Jar(
+            organisation="io.delta",
+            name="delta-storage",
+            revision=VERSION,
+            size=110849,
+            sha256="d765a7144289c292e256963f810c1a4b096a8c09bdb3b0370096393b6a02b3c5",
+        ),
+    ),
+)
+"""Of the Delta release for Spark 4.1: there is none for the Spark that is locked."""
+
+
+def delta_jars(folder: Path) -> Path:
+    """The folder with the jars, fetched as Kafka's are."""
+    wanted = [dependency(jar.organisation, jar.name, jar.revision) for jar in LOCK.jars]
+    retrieve(wanted, folder / "jars", java=find_java(java_home()), folder=folder / "ivy")
+    LOCK.verify(folder / "jars" / "io.delta")
+    return folder / "jars" / "io.delta"
+
+
+def content(table: pa.Table) -> list[str]:
+    """Rows in an order that their content gives, with the columns in the order of their names."""
+    return sorted(repr(_plain(row)) for row in table.select(sorted(table.column_names)).to_pylist())
+
+
+def _plain(value: Any) -> Any:
+    """Maps, which have no order, as sorted pairs."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
+        return sorted(value)
+    return value
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_every_table_reads_the_same_with_delta_spark(tmp_path: Path) -> None:
+    """All tables of a reconciled export, with history and statuses."""
+    python = environment().get(PYTHON)
+    if python is None:
+        pytest.skip(f"{PYTHON} names no Python with PySpark 4.1 and pyarrow: no Delta connector is there for Spark 4.3")
+    world = World(tmp_path / "tables")
+    busy(world, 1, groups=6)
+    world.observe("r0")
+    reconcile(world.config, "r0", "in-process", with_history=True)
+    results = tmp_path / "results"
+    results.mkdir()
+    jars = ",".join(map(str, sorted(delta_jars(tmp_path / "delta").iterdir())))
+    script = Path(__file__).with_name("delta_reading.py")
+    command = [python, script, jars, world.config.uri, results]
+    printed(*command, env=environment(PYSPARK_PYTHON=python), timeout=400)
+    names = {file.parent.name for file in Path(world.config.uri).glob("*/_delta_log")}
+    assert {file.stem for file in results.iterdir()} == names
+    assert len(names) > 8
+    for name in sorted(names):
+        assert content(feather.read_table(results / f"{name}.arrow")) == content(world.tables.read(name)), name

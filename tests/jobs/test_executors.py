@@ -13,15 +13,16 @@ from expectations.sample_tables import RUN, fill, plain_outcomes
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import World, batch, busy, key_of, snapshot
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from acktrail.errors import MissingDependency
+from acktrail.errors import ConfigurationError, MissingDependency
 from acktrail.executors import Executors, InProcess, JobStep, Work, balanced_shares, default_executors
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation, run_data
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import QualityResult
-from acktrail_jobs.commands.engine import executors_on
+from acktrail_jobs.commands.engine import executors_on, translated
 from acktrail_jobs.commands.pipeline_commands import reconcile, verify
 from acktrail_jobs.spark_executors import SparkExecutors
 
@@ -107,6 +108,13 @@ def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0") as found:
         assert found.count
+
+
+def test_a_worker_without_acktrail_is_a_clear_error() -> None:
+    """Where Python workers cannot import acktrail, the error says what to install where."""
+    with pytest.raises(ConfigurationError, match="executors cannot import acktrail_jobs") as caught, translated():
+        raise PySparkException("Traceback\nModuleNotFoundError: No module named 'acktrail_jobs'\n SQLSTATE: 38000")
+    assert "install acktrail" in str(caught.value.hint)
 
 
 def test_an_installation_without_executors_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

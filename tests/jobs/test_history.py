@@ -1,24 +1,33 @@
-"""The history job on real Delta tables, in this process."""
+"""The history job on real Delta tables, in this process; its step from records out of a table to changes, equal to the
+history of the model."""
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from definitions.status_history import History
+from definitions.status_history import History, change_table
 from drivers.command_line import run
+from hypothesis import given
+from hypothesis import strategies as st
 from jobs.world import WRITTEN_MS, World, Written, key_of, live, snapshot
+from samples.random_records import batches, disjoint_batches, records, small_records
 
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.format.columns.record_columns import changes_of, known_states_of
-from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, changes_of, known_states_of
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
+from acktrail.format.wire.state_record import encode, encode_key
+from acktrail.model.batches import StateBatch
+from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import KnownState, StatusChange
+from acktrail.model.status_changes import LAST_OFFSET, KnownState, StatusChange
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.delta.store import Tables
@@ -26,6 +35,7 @@ from acktrail.tables.exported.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import build_history
 from acktrail_jobs.pipeline import history_run
+from acktrail_jobs.pipeline.history_run import apply_records
 
 
 def expected(written: Written) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
@@ -110,23 +120,19 @@ def test_it_makes_no_difference_who_writes_the_changes(tmp_path: Path, monkeypat
     few chunks."""
     worlds = [World(tmp_path / name) for name in ("driver", "both")]
     for number, world in enumerate(worlds):
-        for step in range(4):
+        for step in range(3):
             live(world, {}, seed=step)
             world.export(f"r{step}")
             rows_of_a_file = 1 if number and step % 2 else 1 << 20
             monkeypatch.setattr("acktrail_jobs.pipeline.history_run._ROWS_OF_A_FILE", rows_of_a_file)
             build_history(world.config, "in-process")
-    plain, mixed = map(_history, worlds)
+    plain, mixed = (world.plain("delivery_history", {"chunk"}) for world in worlds)
     assert len(plain) > 100
     assert mixed == plain
     chunks = [
         sorted(set(world.tables.read("delivery_history", columns=["chunk"])["chunk"].to_pylist())) for world in worlds
     ]
     assert chunks[0] == chunks[1]
-
-
-def _history(world: World) -> list[str]:
-    return sorted(str({**row, "chunk": None}) for row in world.tables.read("delivery_history").to_pylist())
 
 
 def test_the_first_build_on_a_pruned_topic_is_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,3 +290,193 @@ def test_nothing_was_exported(world: World) -> None:
     with pytest.raises(ConfigurationError, match="no records"):
         build_history(world.config)
     assert not world.tables.exists("delivery_history")
+
+
+KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
+PLACE = 3
+SKIPPED = "skipped"
+ORDER = ("record_offset", "group_id", "topic_id", "partition", "first_offset")
+Entry = StateRecord | SharePartition | str | None
+"""A share partition stands for a record of it that cannot be decoded, None for one whose key cannot be read, a string
+for one of a type that a broker skips."""
+Log = list[Entry]
+
+few_batches = st.one_of(batches(high=9, most=3), disjoint_batches(), batches(low=LAST_OFFSET - 6, high=LAST_OFFSET - 5))
+starts = st.one_of(st.none(), st.integers(0, 9), st.sampled_from([-5, 2**40, LAST_OFFSET - 3, LAST_OFFSET]))
+entries: st.SearchStrategy[Entry] = st.one_of(
+    small_records(st.sampled_from(KEYS), starts, few_batches),
+    records(st.sampled_from(KEYS)),
+    st.sampled_from([*KEYS, None, SKIPPED, *(Tombstone(key=key) for key in KEYS)]),
+)
+
+
+@st.composite
+def some_logs(draw: st.DrawFn) -> Log:
+    """Records of all kinds, some of them repeated."""
+    own = draw(st.lists(entries, min_size=1, max_size=10))
+    return draw(st.permutations(own + draw(st.lists(st.sampled_from(own), max_size=6))))
+
+
+logs = st.one_of(st.just([]), some_logs())
+
+
+def rows_of(log: Log) -> pa.Table:
+    """The log as the exporter writes it, decoded."""
+    pairs = [_bytes(each) for each in log]
+    raw = [
+        {"partition": PLACE, "offset": offset, "timestamp": 1_000 + offset, "key": key, "value": value}
+        for offset, (key, value) in enumerate(pairs)
+    ]
+    return decode_records(pa.Table.from_pylist(raw, schema=RAW_RECORDS))
+
+
+def _bytes(record: Entry) -> tuple[bytes, bytes | None]:
+    if record is None:
+        return b"\x00", b"\x00"
+    if isinstance(record, str):
+        return b"\x00\x07" + encode_key(1, KEYS[0])[2:], b"\x00"
+    return (encode_key(1, record), b"\x00") if isinstance(record, SharePartition) else encode(record)
+
+
+def by_the_model(log: Log, missing: range = range(0)) -> tuple[list[StatusChange], dict[SharePartition, KnownState]]:
+    """By the model alone."""
+    history, changes = History(PLACE, {}), []
+    for offset, record in enumerate(log):
+        if offset in missing:
+            changes += history.gap(offset) if offset == missing[0] else ()
+        elif record is None:
+            changes += history.unattributed(offset=offset, timestamp_ms=1_000 + offset)
+        elif isinstance(record, str):
+            continue
+        elif isinstance(record, SharePartition):
+            changes += history.unreadable(record, offset=offset, timestamp_ms=1_000 + offset)
+        else:
+            changes += history.record(record, offset=offset, timestamp_ms=1_000 + offset)
+    return changes, dict(history.known_states)
+
+
+class AppliedRecords(NamedTuple):
+    changes: pa.Table
+    held: pa.Table
+    ends: dict[int, int]
+
+
+def applied(rows: pa.Table, begin: int, end: int, held: pa.Table, report_from: int = 0) -> AppliedRecords:
+    """The records from `begin` to before `end`."""
+    own = rows.filter((pc.field("offset") >= begin) & (pc.field("offset") < end))
+    return AppliedRecords(*apply_records(own, held, {PLACE: begin}, {PLACE: report_from}, lambda *_: []))
+
+
+def end_of(part: AppliedRecords, begin: int) -> int:
+    """Where the records end that begin there."""
+    return part.ends.get(PLACE, begin)
+
+
+@given(logs, logs, st.integers(0, 16), st.integers(1, 3))
+def test_state_partitions_are_applied_together(one: Log, other: Log, cut: int, first: int) -> None:
+    """What some make of a log does not depend on those beside them, however their names and losses are alike."""
+    found, held, ends = [], HELD_COLUMNS.empty_table(), dict[int, int]()
+    both = [_on(PLACE, one, first), _on(PLACE + 1, other, first)]
+    for low, high in ((0, cut), (cut, 99)):
+        offsets = pc.field("offset")
+        own = pa.concat_tables([rows.filter((offsets >= low) & (offsets < high)) for rows in both])
+        part = AppliedRecords(*apply_records(own, held, ends, {}, lambda *_: []))
+        held, ends = part.held, {**ends, **part.ends}
+        found.append(part.changes.cast(CHANGE_COLUMNS))
+    for rows in both:
+        alone = AppliedRecords(*apply_records(rows, HELD_COLUMNS.empty_table(), {}, {}, lambda *_: []))
+        for ours, theirs in ((pa.concat_tables(found), alone.changes.cast(CHANGE_COLUMNS)), (held, alone.held)):
+            number = pc.field("state_partition") == rows["state_partition"][0] if rows.num_rows else pc.scalar(False)
+            order = [(name, "ascending") for name in ORDER if name in ours.schema.names]
+            assert ours.filter(number).sort_by(order).to_pylist() == theirs.sort_by(order).to_pylist()
+
+
+def _on(state_partition: int, log: Log, missing: int) -> pa.Table:
+    """The log without one of its records, on another state partition."""
+    rows = rows_of(log).filter(pc.field("offset") != missing)
+    number = pa.repeat(pa.scalar(state_partition, pa.int32()), rows.num_rows)
+    return rows.set_column(rows.column_names.index("state_partition"), "state_partition", number)
+
+
+@given(logs, st.lists(st.integers(0, 16), max_size=3))
+def test_any_ranges_give_the_models_changes(log: Log, cuts: list[int]) -> None:
+    """However the log is cut into ranges, each continuing from the rows that the one before left."""
+    changes, states = by_the_model(log)
+    rows, held, found, begin = rows_of(log), HELD_COLUMNS.empty_table(), [], 0
+    parts: list[pa.Table] = []
+    for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
+        part = applied(rows, begin, end, held)
+        found += changes_of(part.changes)
+        parts.append(part.changes.cast(CHANGE_COLUMNS))
+        held, begin = part.held, end_of(part, begin)
+    assert found == changes
+    assert dict(known_states_of(held)) == states
+    assert change_table(found).equals(pa.concat_tables([change_table(()), *parts]).combine_chunks())
+
+
+@given(logs, st.integers(0, 16), st.integers(0, 16))
+def test_records_gone_over_again_make_no_change(log: Log, held_to: int, told: int) -> None:
+    """Saved states may be older than the history: then only the changes after its end are given, once each."""
+    changes, states = by_the_model(log)
+    rows = rows_of(log)
+    early = applied(rows, 0, min(held_to, told, len(log)), HELD_COLUMNS.empty_table())
+    late = applied(rows, end_of(early, 0), len(log), early.held, report_from=told)
+    assert list(changes_of(late.changes)) == [change for change in changes if change.at.offset >= told]
+    assert dict(known_states_of(late.held)) == states
+
+
+@given(logs, st.integers(1, 16), st.integers(1, 4), st.booleans())
+def test_missing_offsets_are_a_gap(log: Log, first: int, length: int, cut_there: bool) -> None:
+    """Records that are not in the table make everything unknown, also where a range ended before them."""
+    missing = range(first, first + length)
+    if first + length >= len(log):
+        return
+    changes, states = by_the_model(log, missing)
+    rows = rows_of(log).filter((pc.field("offset") < first) | (pc.field("offset") >= first + length))
+    early = applied(rows, 0, first if cut_there else 0, HELD_COLUMNS.empty_table())
+    late = applied(rows, end_of(early, 0), len(log), early.held)
+    assert [*changes_of(early.changes), *changes_of(late.changes)] == changes
+    assert dict(known_states_of(late.held)) == states
+
+
+def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
+    """Where one commit of the exporter spans a hole, there was no record; a hole between two commits is a gap."""
+    key = KEYS[0]
+    base = snapshot(key, leader_epoch=0, snapshot_epoch=0)
+    rows = rows_of([base] * 10).filter(pc.is_in(pc.field("offset"), pa.array([0, 1, 5, 6, 9])))
+    asked: list[int] = []
+
+    def spans(state_partition: int, begin: int) -> list[tuple[int, int]]:
+        asked.append(begin)
+        return [(0, 6), (9, 9)]
+
+    found = list(changes_of(apply_records(rows, HELD_COLUMNS.empty_table(), {}, {}, spans)[0]))
+    assert [(c.at.offset, c.at.cause.value) for c in found if c.at.timestamp_ms is None] == [(7, "gap")]
+    assert asked == [0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_thousand_updates_of_one_range_equal_the_model(seed: int) -> None:
+    """Narrow and wide batches over each other, start offsets that move both ways: more cuts than are made in one go."""
+    dice = random.Random(seed)
+    log: Log = [_wide_update(dice, begin) for begin in range(1_000)]
+    changes, states = by_the_model(log)
+    found = applied(rows_of(log), 0, len(log), HELD_COLUMNS.empty_table())
+    assert list(changes_of(found.changes)) == changes
+    assert dict(known_states_of(found.held)) == states
+
+
+def _wide_update(dice: random.Random, begin: int) -> ShareUpdate:
+    first = dice.randrange(200)
+    last = first + dice.choice((0, 3, 250))
+    own = StateBatch(
+        first_offset=first, last_offset=last, delivery_state=dice.choice((0, 2)), delivery_count=1 + begin // 100
+    )
+    return ShareUpdate(
+        key=KEYS[0],
+        snapshot_epoch=0,
+        leader_epoch=None,
+        start_offset=dice.choice([None] * 20 + [dice.randrange(20)]),
+        delivery_complete_count=None,
+        batches=(own,),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import tempfile
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,8 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs.world import World, key_of, snapshot, update
+from jobs.replaying import rows_of
+from jobs.world import BEGAN_AT, World, key_of, snapshot, update
 from samples.memory_source import MemoryLog
 from samples.random_records import batches, records
 
@@ -45,7 +46,6 @@ from acktrail.tables.exported.delta_sink import DeltaSink
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
 PARTITIONS = 3
-NOW = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 NO_GAPS: Mapping[int, tuple[Gap, ...]] = {}
 Log = list[StateRecord | SharePartition]
 """A share partition stands for a record of it that cannot be decoded."""
@@ -146,7 +146,7 @@ def test_records_in_the_order_of_their_log_are_read_once(log: Log, held: int, di
     with holding(held), pytest.MonkeyPatch.context() as patched:
         patched.setattr(partition_replay, "replay_decoded", applied)
         found = Replay(read, *_observed(len(log), NO_GAPS))
-    assert _rows(found) == _rows(whole)
+    assert rows_of(found) == rows_of(whole)
     assert reads <= (1 if in_order else 2)
     assert reads == 2 or most <= held + 1
 
@@ -207,7 +207,7 @@ def test_going_on_from_memory_is_a_replay_of_all(
             replay_of_new = _replay(decoded, end, _everywhere(gaps, end), memory)
         memory = SavedReplay(rows=replay_of_new.rows(), positions=dict.fromkeys(range(PARTITIONS), end))
         whole = _replay(decoded.filter(pc.field("offset") < end), end, _everywhere(gaps, end))
-        assert _rows(replay_of_new) == _rows(whole)
+        assert rows_of(replay_of_new) == rows_of(whole)
     names = [(name, "ascending") for name in ("state_partition", "group_id", "topic_id", "partition")]
     assert memory.rows.sort_by(names).to_pylist() == whole.rows().sort_by(names).to_pylist()
 
@@ -219,7 +219,8 @@ def _everywhere(gaps: tuple[Gap, ...], end: int) -> dict[int, tuple[Gap, ...]]:
 
 def _observed(end: int, gaps: Mapping[int, tuple[Gap, ...]]) -> tuple[Observation, list[Coverage]]:
     logs = dict.fromkeys(range(PARTITIONS), StateLog())
-    observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
+    at = dict.fromkeys(("after_began_at", "observed_at"), BEGAN_AT)
+    observation = Observation(cluster_id="c1", run_id="r1", state_logs=logs, **at)
     return observation, [
         Coverage(state_partition=number, log=log, end_offset=end, gaps=gaps.get(number, ()))
         for number, log in logs.items()
@@ -247,11 +248,6 @@ def _replay(
     return Replay(read, *_observed(end, gaps), known)
 
 
-def _rows(replayed: Replay) -> list[dict[str, Any]]:
-    names = ("state_partition", "group_id", "topic_id", "partition")
-    return sorted(replayed.states().to_pylist(), key=lambda row: tuple(row[name] for name in names))
-
-
 Commit = tuple[int, int, bool]
 """Offsets lost, offsets exported, whether the exporter noted the loss."""
 
@@ -262,18 +258,24 @@ def coverage_of(world: World, run_id: str = "r1") -> dict[int, Coverage]:
     return read_coverage(world.tables, read_observation(world.tables, run_id))
 
 
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """An observation of one state partition that has no records."""
+    world = World(tmp_path_factory.mktemp("observed"), state_partitions=1)
+    world.sample("r1", "before")
+    world.sample("r1", "after")
+    return world
+
+
 @given(commits, commits)
 @settings(max_examples=15)
-def test_gaps_are_what_no_commit_holds(own: list[Commit], later: list[Commit]) -> None:
+def test_gaps_are_what_no_commit_holds(observed: World, own: list[Commit], later: list[Commit]) -> None:
     """Noted or not, every offset lost between two commits is in a gap, and one lost before the first when it was noted;
     commits made after the observation do not count."""
-    with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), state_partitions=1)
-        world.sample("r1", "before")
-        world.sample("r1", "after")
-        lost, end = _write(world, own, "r1", 0)
-        _write(world, later, "r2", end)
-        (found,) = coverage_of(world).values()
+    shutil.rmtree(Path(observed.config.uri) / "export_ranges", ignore_errors=True)
+    lost, end = _write(observed, own, "r1", 0)
+    _write(observed, later, "r2", end)
+    (found,) = coverage_of(observed).values()
     assert {o for gap in found.gaps for o in range(gap.first_offset, gap.last_offset + 1)} == lost
     assert found.end_offset == 0  # the state topic ended there when the observation did
 

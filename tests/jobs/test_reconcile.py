@@ -10,7 +10,7 @@ from drivers.command_line import run
 from jobs.world import Topic, World, batch, busy, key_of, snapshot, topic_id, update
 
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
@@ -33,10 +33,17 @@ def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.Mo
     world.write(snapshot(orphan))
     world.groups["orphan"] = "Dead"
     world.observe("r1")
-    refused = _refuse(monkeypatch, "reconciliations")
-    with pytest.raises(ConcurrentCommit):
-        reconcile(world.config)
-    refused.undo()
+    commit_files = Tables.commit_files
+
+    def refusing(self: Tables, name: str, *arguments: Any, **options: Any) -> int:
+        if name == "reconciliations":
+            raise ConcurrentCommit("refused")
+        return commit_files(self, name, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "commit_files", refusing)
+        with pytest.raises(ConcurrentCommit):
+            reconcile(world.config)
     first = reconcile(world.config)
     assert first.share_partitions == len(world.states) == len(world.rows("share_partition_states"))
     assert len(world.verdicts("r1")) == first.share_partitions > 10
@@ -121,20 +128,15 @@ def test_an_export_that_lacks_records_leaves_no_verdict(world: World) -> None:
     world.export("r1", lost={3: 4}, at_most=2)
     world.sample("r1", "after")
     reconcile(world.config)
-    rows = {(row["group_id"], row["partition"]): row for row in world.rows("reconciliations")}
-    expected = {behind: "export", damaged: "decoded", lost: "not exported", healed: None, found_again: None}
-    for key, why in expected.items():
-        row = rows[key.group_id, key.partition]
-        assert row["verdict"] == ("match" if why is None else "unknown"), row
+    rows = {row["group_id"]: row for row in world.rows("reconciliations")}
+    completeness = {row["group_id"]: row["completeness"] for row in world.rows("share_partition_states")}
+    for key, whole, why in (
+        *((behind, "complete", "export"), (damaged, "unreadable", "decoded"), (lost, "gap", "not exported")),
+        *((healed, "complete", None), (found_again, "complete", None)),
+    ):
+        row = rows[key.group_id]
+        assert (row["verdict"], completeness[key.group_id]) == ("match" if why is None else "unknown", whole), row
         assert why is None or (why in row["reason"] and row["durable_lag"] is None)
-    completeness = {_key(row): row["completeness"] for row in world.rows("share_partition_states")}
-    assert completeness == {
-        behind: "complete",
-        damaged: "unreadable",
-        lost: "gap",
-        healed: "complete",
-        found_again: "complete",
-    }
     rules = {(rule, subject.partition(",")[0]) for rule, subject in world.findings("r1")}
     assert rules >= {
         ("export_complete", "state partition 0"),
@@ -206,9 +208,6 @@ def test_the_newest_complete_observation_is_taken(world: World) -> None:
     assert reconcile(world.config).run_id == "a-newer"
     with pytest.raises(InputError, match="no sample from after"):
         reconcile(world.config, "half")
-    with pytest.raises(UnknownName) as unknown:
-        reconcile(world.config, "a-never")
-    assert "a-newer" in unknown.value.nearest
 
 
 def test_dead_letters_that_brokers_drop_are_found(world: World) -> None:
@@ -275,10 +274,6 @@ def test_what_a_person_reads(world: World, capsys: pytest.CaptureFixture[str]) -
     assert wrong.startswith("acktrail: unknown observation 'r[2J' (did you mean 'r\\x1b[2J'?)")
 
 
-def _key(row: dict[str, Any]) -> SharePartition:
-    return SharePartition(**{name: row[name] for name in ("group_id", "topic_id", "partition")})
-
-
 def _key_on(world: World, state_partition: int, prefix: str) -> SharePartition:
     """A share partition whose records a broker puts on `state_partition`."""
     candidates = (key_of(f"{prefix}{number}") for number in range(1_000))
@@ -291,17 +286,3 @@ def _place(world: World, key: SharePartition) -> int:
 
 def _versions(tables: Tables) -> dict[str, int]:
     return {name: snapshot.version for name in WRITTEN if (snapshot := tables.snapshot(name)) is not None}
-
-
-def _refuse(monkeypatch: pytest.MonkeyPatch, table: str) -> pytest.MonkeyPatch:
-    """Let commits to `table` fail as when another writer was first."""
-    patch = pytest.MonkeyPatch()
-    commit_files = Tables.commit_files
-
-    def refusing(self: Tables, name: str, *arguments: Any, **options: Any) -> int:
-        if name == table:
-            raise ConcurrentCommit("refused")
-        return commit_files(self, name, *arguments, **options)
-
-    patch.setattr(Tables, "commit_files", refusing)
-    return patch

@@ -40,6 +40,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACKTRAIL_RECONCILE_EVERY", raising=False)
 
 
+def refuse(*_arguments: Any, **_options: Any) -> int:
+    raise ConcurrentCommit("refused")
+
+
 class Schedule:
     """Exports and reconciliations of one world, by the minute after noon."""
 
@@ -70,12 +74,8 @@ class Schedule:
         run = f"reconcile-{minute}"
         self.world.observe(run)
         reconcile(self.world.config, run)
-        self._date(reconciled_at=NOON + minute * MINUTE, attempted_at=NOON + minute * MINUTE)
-
-    def _date(self, **instants: dt.datetime) -> None:
-        rows = self.world.tables.read("reconcile_checks")
-        (row,) = rows.to_pylist()
-        self.world.tables.replace("reconcile_checks", rows.from_pylist([{**row, **instants}], schema=rows.schema))
+        dated = {**self.row, **dict.fromkeys(("reconciled_at", "attempted_at"), NOON + minute * MINUTE)}
+        self.world.tables.replace("reconcile_checks", self.world._table("reconcile_checks", [dated]))
 
     @property
     def row(self) -> dict[str, Any]:
@@ -176,20 +176,15 @@ def test_each_change_is_due_and_none_is_lost(schedule: Schedule) -> None:
     assert schedule.look(11) == "unchanged"
 
 
-def test_a_run_that_fails_covers_nothing(schedule: Schedule) -> None:
+def test_a_run_that_fails_covers_nothing(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
     """The change is due again after the interval; the failure is not tried again with every export."""
     _record(schedule.world)
     assert schedule.look(6) == "run"
     schedule.world.observe("fails")
-    refusing = pytest.MonkeyPatch()
-
-    def refuse(*_arguments: Any, **_options: Any) -> int:
-        raise ConcurrentCommit("refused")
-
-    refusing.setattr(Tables, "commit_files", refuse)
-    with pytest.raises(AcktrailError):
-        reconcile(schedule.world.config, "fails")
-    refusing.undo()
+    with monkeypatch.context() as refusing:
+        refusing.setattr(Tables, "commit_files", refuse)
+        with pytest.raises(AcktrailError):
+            reconcile(schedule.world.config, "fails")
     assert schedule.row["run_id"] == "reconcile-0"
 
 
@@ -232,10 +227,6 @@ def test_a_damaged_note_is_made_anew(schedule: Schedule, suffix: str) -> None:
 
 def test_writers_that_meet_lose_nothing(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that cannot be noted is a look all the same."""
-
-    def refuse(*_arguments: Any, **_options: Any) -> int:
-        raise ConcurrentCommit("refused")
-
     before = schedule.row
     monkeypatch.setattr(Tables, "replace", refuse)
     assert schedule.look(1) == "unchanged"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from drivers.own_process import finished
 from embedded.processes import eventually, lives
 from jobs.world import twins
 from pyspark.sql import SparkSession
@@ -35,9 +36,7 @@ JAVA, NAME = "spark.driver.extraJavaOptions", "spark.app.name"
 def settings(*command: str | Path, is_quiet: bool = False, **changes: str) -> dict[str, str]:
     surroundings = environment(PYSPARK_PYTHON=sys.executable, **changes)
     names = (SHUFFLE, UI, ZONE, JAVA, NAME)
-    done = subprocess.run(
-        [*command, SCRIPT, *names], env=surroundings, capture_output=True, text=True, timeout=280, check=False
-    )
+    done = finished(*command, SCRIPT, *names, env=surroundings)
     assert done.returncode == 0, done.stderr
     assert not (is_quiet and ("incubator" in done.stderr or "default log level" in done.stderr)), done.stderr
     found: dict[str, str] = json.loads(done.stdout)
@@ -207,10 +206,7 @@ def test_sessions_make_it_use_it_and_survive_a_broken_one(tmp_path: Path) -> Non
 
     def java_options() -> str:
         surroundings = environment(ACKTRAIL_CACHE=str(tmp_path))
-        done = subprocess.run(
-            [sys.executable, SCRIPT, "spark.driver.defaultJavaOptions"],
-            env=surroundings, capture_output=True, text=True, timeout=500, check=False,
-        )  # fmt: skip
+        done = finished(sys.executable, SCRIPT, "spark.driver.defaultJavaOptions", env=surroundings, timeout=500)
         assert (done.returncode, done.stderr) == (0, "")
         return str(json.loads(done.stdout)["spark.driver.defaultJavaOptions"])
 
@@ -256,10 +252,7 @@ TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 
 def acktrail(*words: str, **changes: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in environment().items() if name != TOKEN}
-    command = [ACKTRAIL, *words]
-    return subprocess.run(
-        command, env={**known, **changes}, capture_output=True, text=True, timeout=280, check=False
-    )  # fmt: skip
+    return finished(ACKTRAIL, *words, env={**known, **changes})
 
 
 def free_port() -> int:

@@ -199,8 +199,7 @@ def test_times_that_go_back(world: World) -> None:
 def test_records_lost_before_the_moment(world: World) -> None:
     """A gap casts doubt on what comes after it, and not on the time before; at its edge it is unknown."""
     key = key_of("g")
-    world.write(snapshot(key, 0, snapshot_epoch=0), *(update(key, at, 0, ()) for at in range(1, 8)))
-    (place,) = {number for number, log in world.logs.items() if log}
+    place, _ = world.write(snapshot(key, 0, snapshot_epoch=0), *(update(key, at, 0, ()) for at in range(1, 8)))
     world.export("r1", at_most=3)
     world.exported[place] = 3
     world.export("r2", lost={place: 5})
@@ -245,8 +244,7 @@ def test_a_group_that_no_record_names_is_unknown(
 def test_what_the_export_cannot_tell_is_said(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """An export that began in the middle of a log, asked for a time before it; and a time after its end."""
     key = key_of("g")
-    world.write(*(update(key, at, 0, (batch(at, at),)) for at in range(4)))
-    (place,) = {number for number, log in world.logs.items() if log}
+    place, _ = world.write(*(update(key, at, 0, (batch(at, at),)) for at in range(4)))
     world.exported[place] = 2
     world.export("r1")
     early = state_of(capsys, world.config, "--at", str(WRITTEN_MS), "--json")

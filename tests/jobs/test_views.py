@@ -144,7 +144,9 @@ def expected_answers(clock: Clock) -> dict[str, list[tuple[Any, ...]]]:
             (GIVES_UP, "orders", None, 1, 1, BEGAN_AT),
         ],
         "Which records were delivered more than N times?": [(*mine, 0, 2, 5, 4), (*releasing, 0, 5, 3, 0)],
-        "What did the newest run see?": [(*pair, count, 0) for pair, count in sorted(verdicts.items(), key=by_count)],
+        "What did the newest run see?": [
+            (*pair, count, 0) for pair, count in sorted(verdicts.items(), key=lambda item: (-item[1], item[0]))
+        ],
     }
 
 
@@ -155,10 +157,6 @@ def moment(ms: int | None) -> dt.datetime:
 
 def place(at: RecordPosition) -> tuple[int, int]:
     return at.state_partition, at.offset
-
-
-def by_count(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
-    return -item[1], item[0]
 
 
 def test_the_notebook_runs(clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

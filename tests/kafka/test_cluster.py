@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, ShareConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+from drivers.own_process import printed
 from servers.real_broker import kafka_tool
 from servers.workload import Worked, Workload, until
 
@@ -35,9 +36,8 @@ def test_start_offset_lag_and_leader_epoch_are_those_of_kafkas_own_tool(
 ) -> None:
     """For every share partition our answer equals the line that kafka-share-groups.sh prints."""
     asked = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--verbose", "--group", worked.group)
-    command = kafka_tool(_SHARE_GROUPS, *asked)
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    rows = [line.split() for line in printed.splitlines() if line.startswith(worked.group)]
+    lines = printed(*kafka_tool(_SHARE_GROUPS, *asked)).splitlines()
+    rows = [line.split() for line in lines if line.startswith(worked.group)]
     said = [
         [o.topic, str(o.partition), _cell(o.leader_epoch), _cell(o.start_offset), _cell(o.lag)]
         for o in admin.describe_offsets(worked.group)

@@ -4,11 +4,11 @@ says what to do."""
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from drivers.own_process import printed
 from servers.fake_kafka import no_broker
 from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
@@ -271,15 +271,12 @@ def test_missing_rights_on_groups_and_topics_are_named(guarded: GuardedBroker, g
         assert configs.error == "GROUP_AUTHORIZATION_FAILED" or configs.error_code == 30
 
 
-def printed(code: str) -> str:
-    """What `code` prints in a fresh interpreter."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def test_asking_questions_imports_neither_producer_nor_consumer() -> None:
     """They are a third of the client's import time. The whole package is there for whoever wants it: its names, its
     submodules, and what it does not have, before and after."""
     said = printed(
+        sys.executable,
+        "-c",
         "import sys, acktrail.kafka.admin\n"
         "print([name for name in ('kafka.producer', 'kafka.consumer', 'pyarrow', 'confluent_kafka')"
         " if name in sys.modules])\n"
@@ -287,13 +284,12 @@ def test_asking_questions_imports_neither_producer_nor_consumer() -> None:
         "print(hasattr(kafka, 'no_such_name'), kafka.KafkaProducer.__name__, kafka.__title__)\n"
         "from kafka import KafkaAdminClient, errors\n"
         "from kafka.consumer import KafkaConsumer\n"
-        "print(kafka.KafkaConsumer is KafkaConsumer, errors.__name__, hasattr(kafka, 'no_such_name'))"
+        "print(kafka.KafkaConsumer is KafkaConsumer, errors.__name__, hasattr(kafka, 'no_such_name'))",
     )
     assert said.splitlines() == ["[]", "False KafkaProducer kafka", "True kafka.errors False"]
 
 
 def test_a_package_that_was_imported_before_is_left_alone() -> None:
     """Another library's import of the client wins."""
-    assert (
-        printed("import kafka, acktrail.kafka.admin as a\nprint('__getattr__' in vars(kafka), bool(a))") == "False True"
-    )
+    code = "import kafka, acktrail.kafka.admin as a\nprint('__getattr__' in vars(kafka), bool(a))"
+    assert printed(sys.executable, "-c", code) == "False True\n"

@@ -18,7 +18,7 @@ from drivers.command_line import run
 from kafka.errors import RequestTimedOutError
 from kafka.net.connection import KafkaConnection
 from servers.kafka_proxy import KafkaProxy, kafka_proxy
-from servers.real_broker import releases
+from servers.real_broker import broker_of_release, releases
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -29,7 +29,7 @@ from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.coordinators import Coordinators
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, REQUEST_TIMED_OUT
 from acktrail.tables.delta.store import Tables
-from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
+from acktrail_embedded import DEFAULT_VERSION
 
 
 @dataclass
@@ -191,9 +191,7 @@ def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
     """A broker with the state of `GROUP`. Requests that it does not hear are given up after a second; all others have
     the time that they have by default, however busy the machine is."""
     with ExitStack() as stack:
-        is_shared = request.param == DEFAULT_VERSION
-        broker = None if is_shared else stack.enter_context(EmbeddedBroker(request.param))
-        kafka = (broker or request.getfixturevalue("broker")).config()
+        kafka = stack.enter_context(broker_of_release(request)).config()
         workload = Workload(kafka)
         workload.create_topic(GROUP)
         workload.produce(GROUP, 20)

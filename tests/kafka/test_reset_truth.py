@@ -31,6 +31,7 @@ from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.tables.delta.store import Tables
 from acktrail.view.change_text import plan_text
+from acktrail_embedded import DEFAULT_VERSION
 from acktrail_expectations.reset_gate import validate_plan
 
 pytestmark = pytest.mark.broker
@@ -41,11 +42,13 @@ START = 5
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
-@pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
+@pytest.fixture(scope="module", params=releases(DEFAULT_VERSION, "4.4.0"))
 def server(request: pytest.FixtureRequest) -> Iterator[GuardedBroker]:
     """A broker with logins and ACLs of each release."""
-    users = {"admin": "admin-secret", "resetter": "resetter-secret"}
-    with GuardedBroker(users, request.param) as broker:
+    if request.param == DEFAULT_VERSION:
+        yield request.getfixturevalue("guarded")
+        return
+    with GuardedBroker({name: f"{name}-secret" for name in ("admin", "revoked")}, request.param) as broker:
         yield broker
 
 
@@ -151,11 +154,11 @@ def test_a_right_revoked_after_the_plan_sends_nothing(
 ) -> None:
     """READ on one of two topics, or on the group, is revoked between plan and apply: nothing is changed anywhere."""
     workload = Workload(server.config())
-    resetter = World.at(server.config("resetter"), tmp_path)
+    resetter = World.at(server.config("revoked"), tmp_path)
     granted = [("TOPIC", "__share_group_state"), ("GROUP", group), *(("TOPIC", topic) for topic in TOPICS)]
     for kind, name in granted:
-        workload.allow("resetter", "READ", kind, name)
-        workload.allow("resetter", "DESCRIBE", kind, name)
+        workload.allow("revoked", "READ", kind, name)
+        workload.allow("revoked", "DESCRIBE", kind, name)
 
     def allowed() -> dict[str, Any] | None:
         plan = resetter.plan(groups=[group], topics=list(TOPICS), strategies={"to-earliest": None})
@@ -165,7 +168,7 @@ def test_a_right_revoked_after_the_plan_sends_nothing(
     plan = allowed()
     assert plan is not None
     for kind, name, rule in (("TOPIC", TOPICS[1], "unauthorized_topic"), ("GROUP", group, "unauthorized_group")):
-        workload.revoke("resetter", "READ", kind, name)
+        workload.revoke("revoked", "READ", kind, name)
 
         def is_revoked(kind: str = kind, name: str = name) -> bool:
             with ShareGroupAdmin(resetter.kafka) as admin:
@@ -177,7 +180,7 @@ def test_a_right_revoked_after_the_plan_sends_nothing(
             resetter.execute(plan)
         assert caught.value.data["rule"] == rule
         assert starts(world, group) == [START, START]
-        workload.allow("resetter", "READ", kind, name)
+        workload.allow("revoked", "READ", kind, name)
         until(lambda: not is_revoked(), what="the right again")  # called at once
     resetter.execute(plan)
     assert starts(world, group) == [0, 0]

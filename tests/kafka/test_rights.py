@@ -13,7 +13,6 @@ from typing import Any, Final
 import pytest
 from change.world import World
 from confluent_kafka import KafkaException, ShareConsumer
-from coordinator_messages import read_state
 from drivers.rights import (
     GROUP,
     OFTEN,
@@ -27,6 +26,7 @@ from drivers.rights import (
     without,
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka_messages import read_state
 from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 

@@ -1,43 +1,40 @@
-"""A record's fate: one condition after the other, honest about what is not known; what was archived, told once."""
+"""The laws of history: changes, laid over each other, are the fold's states; what is not known is never made up. A
+record's fate: one condition after the other; what was archived, told once."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from definitions.status_history import History
+from definitions.status_history import History, changes_of
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.coordinator_random_logs import coordinator_logs
+from samples.coordinator_random_logs import KEYS, coordinator_logs
+from samples.random_records import batches, records, small_records
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
-from acktrail.model.record_history import ArchivedRange, RecordHistory, archived_ranges, record_history
-from acktrail.model.records import ShareSnapshot, StateRecord
-from acktrail.model.status_changes import OffsetStatusKind, StatusChange, UnknownReason
+from acktrail.model.record_history import ArchivedRange, RecordHistory, StatusEnd, archived_ranges, record_history
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, apply, replay
+from acktrail.model.share_partition import SharePartition
+from acktrail.model.status_changes import (
+    LAST_OFFSET,
+    UNKNOWN,
+    Cause,
+    OffsetStatus,
+    OffsetStatusKind,
+    StatusChange,
+    UnknownReason,
+)
 
 KEY = share_partition()
 
 
-def changes_of(log: list[StateRecord], lost: Container[int] = ()) -> list[StatusChange]:
-    history, found = History(0, {}), list[StatusChange]()
-    for at, record in enumerate(log):
-        if at in lost:
-            found += history.gap(at) if at - 1 not in lost else ()
-        else:
-            found += history.record(record, offset=at, timestamp_ms=at)
-    return found
-
-
-def fate_in(log: list[StateRecord], offset: int, *, missing: range = range(0), first: int = 0) -> RecordHistory:
-    """The fate of `offset` in the share partition of a log; `first`: the offset of its first exported record."""
-    history, changes = History(0, {}), list[StatusChange]()
-    for at, record in enumerate(log):
-        if at < first or at in missing:
-            changes += history.gap(at) if missing and at == missing[0] else ()
-        elif record.key == KEY:
-            changes += history.record(record, offset=at, timestamp_ms=at)
-    found = record_history(offset, changes)
+def fate_in(log: Sequence[StateRecord], offset: int, **more: Any) -> RecordHistory:
+    """The fate of `offset` in a log of one share partition; `more`: see ``changes_of``."""
+    found = record_history(offset, changes_of(log, **more))
     assert found is not None
     return found
 
@@ -123,7 +120,7 @@ def test_a_gap_is_an_unknown_period() -> None:
     """What was lost is named from its first record to the next that tells."""
     life = worked((0, 0, 1), (0, 0, 2), (0, 4, 3))
     life.cool()
-    found = fate_in(life.log, 7, missing=range(2, 4))
+    found = fate_in(life.log, 7, lost=range(2, 4))
     assert blanks(found) == [UnknownReason.GAP, UnknownReason.UNDATED]
     gap = found.unknown_periods[1]
     assert gap.since is not None
@@ -218,3 +215,148 @@ def test_archived_again_after_a_reset_counts_also_where_only_a_snapshot_shows_it
     life.cool()
     found = [(a.at.offset, a.delivery_count, a.is_dated) for a in archived_ranges(changes_of(life.log, unseen))]
     assert found == [(1, 5, True), (len(life.log) - 1, 2, False)]
+
+
+PLACES = (*range(16), LAST_OFFSET - 1, LAST_OFFSET)
+"""Offsets to look at: records below speak of the first few, some of the whole range."""
+
+starts = st.one_of(st.none(), st.integers(0, 12))
+small = small_records(st.sampled_from(KEYS), starts, batches(high=9, most=3))
+tombstones = st.builds(Tombstone, key=st.sampled_from(KEYS))
+any_records = st.one_of(small, small, tombstones, records(st.sampled_from(KEYS)))
+logs = st.lists(any_records, max_size=9)
+
+
+def changes_by_record(log: Sequence[StateRecord]) -> list[list[StatusChange]]:
+    history = History(0, {})
+    return [[*history.record(record, offset=offset, timestamp_ms=offset)] for offset, record in enumerate(log)]
+
+
+def pointwise(state: SharePartitionState | None, offset: int) -> OffsetStatus:
+    """The condition of one offset in a state, from its batches one by one: the naive version."""
+    if state is None:
+        return OffsetStatus(kind=OffsetStatusKind.ABSENT)
+    if state.start_offset is not None and offset < state.start_offset:
+        return OffsetStatus(kind=OffsetStatusKind.BELOW_START)
+    said = [(b.delivery_count, b.delivery_state) for b in state.batches if b.first_offset <= offset <= b.last_offset]
+    if said:
+        count, number = max(said)
+        return OffsetStatus(kind=OffsetStatusKind.RECORDED, delivery_state=number, delivery_count=count)
+    if state.state_epoch is None:
+        return UNKNOWN
+    return OffsetStatus(
+        kind=OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
+    )
+
+
+class Laid:
+    """Changes laid over each other at some offsets: what the history says as of the last one."""
+
+    def __init__(self) -> None:
+        self.at: dict[SharePartition, dict[int, OffsetStatus]] = {}
+
+    def lay(self, changes: Iterable[StatusChange]) -> None:
+        for change in changes:
+            own = self.at.setdefault(change.key, dict.fromkeys(PLACES, change.before))
+            for place in PLACES:
+                if change.covers(place):
+                    own[place] = change.after
+
+
+@given(logs)
+def test_the_history_at_any_record_equals_the_replayed_state(log: list[StateRecord]) -> None:
+    """After every record every offset is in the condition that the fold's state gives it, whatever was written."""
+    laid, states = Laid(), dict.fromkeys(KEYS, None)
+    for record, changes in zip(log, changes_by_record(log), strict=True):
+        laid.lay(changes)
+        states[record.key] = apply(states[record.key], record)
+        for place, condition in laid.at.get(record.key, {}).items():
+            assert condition == pointwise(states[record.key], place)
+
+
+@given(logs)
+def test_changes_are_the_longest_ranges_that_changed(log: list[StateRecord]) -> None:
+    """A record's changes ascend without touching where they are alike; none is without a difference, but for the first
+    record of a share partition, which speaks of every offset."""
+    for record, changes in zip(log, changes_by_record(log), strict=True):
+        assert all(change.before != change.after or change.before == UNKNOWN for change in changes)
+        assert all(0 <= change.first_offset <= change.last_offset <= LAST_OFFSET for change in changes)
+        assert {change.key for change in changes} <= {record.key}
+        for one, next_one in pairwise(changes):
+            assert one.last_offset < next_one.first_offset
+            is_alike = (one.before, one.after) == (next_one.before, next_one.after)
+            assert not (is_alike and one.last_offset + 1 == next_one.first_offset)
+
+
+@given(coordinator_logs(), st.integers(0, 12), st.integers(0, 5), st.booleans())
+def test_what_is_known_beside_a_gap_is_true(log: list[StateRecord], first: int, length: int, unreadable: bool) -> None:
+    """Records of a broker are lost, or cannot be read. Before and after it, whatever the history does not call unknown
+    is what the whole log says; at the lost records nothing is known; and a next snapshot makes everything known."""
+    history, laid = History(0, {}), Laid()
+    states: dict[SharePartition, SharePartitionState] = {}
+    known_again: set[SharePartition] = set(KEYS)
+    for offset, record in enumerate(log):
+        states = replay(log[: offset + 1])
+        if first <= offset < first + length:
+            if unreadable:
+                laid.lay(history.unreadable(record.key, offset=offset, timestamp_ms=None))
+                known_again.discard(record.key)
+            elif offset == first:
+                laid.lay(history.gap(offset))
+                known_again.clear()
+            continue
+        laid.lay(history.record(record, offset=offset, timestamp_ms=offset))
+        if not isinstance(record, ShareUpdate):
+            known_again.add(record.key)
+        for key, own in laid.at.items():
+            for place, condition in own.items():
+                assert condition in (UNKNOWN, pointwise(states.get(key), place))
+                assert condition != UNKNOWN or key not in known_again
+
+
+@given(coordinator_logs())
+def test_what_a_broker_writes_is_dated(log: list[StateRecord]) -> None:
+    """Exported from its beginning, every change of a log happened with the record that shows it."""
+    assert all(change.is_dated for change in changes_of(log))
+
+
+def told(offset: int, *log: StateRecord) -> list[tuple[StatusEnd | None, Cause | None]]:
+    """How each interval of an offset ended, and the cause."""
+    intervals = fate_in(log, offset).intervals
+    return [(each.ended_by, each.until.cause) for each in intervals if each.until is not None]
+
+
+def test_statuses_of_one_offset_from_creation_to_deletion() -> None:
+    """Initialized, started, released, acknowledged, passed, reset, deleted: each ending has its name and its record."""
+    key = KEYS[0]
+    life = Coordinator(limit=50)
+    life.initialize(key, start_offset=None)
+    life.write(key, 10, batch(10, 19, 0, 1))
+    life.write(key, 10, batch(10, 19, 2, 2))
+    life.write(key, 20, batch(20, 29, 4, 5))
+    life.initialize(key, state_epoch=2, start_offset=15)
+    life.delete(key)
+
+    assert told(16, *life.log) == [
+        (StatusEnd.STARTED, Cause.INITIALIZE),
+        (StatusEnd.STARTED, Cause.UPDATE),
+        (StatusEnd.CHANGED, Cause.UPDATE),
+        (StatusEnd.PASSED, Cause.UPDATE),
+        (StatusEnd.RESET, Cause.RESET),
+        (StatusEnd.DELETED, Cause.TOMBSTONE),
+    ]
+
+
+def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
+    """A snapshot of the same state epoch replaces all: what it does not mention has no delivery state any more."""
+    key = KEYS[0]
+    life = Coordinator(limit=50)
+    life.initialize(key, start_offset=0)
+    life.write(key, 0, batch(3, 5, 0, 1))
+    state = life.states[key]
+    life.topic.coordinator_of(key).memory.states[key] = SharePartitionState(
+        **{name: getattr(state, name) for name in SharePartitionState.__slots__ if name != "batches"}, batches=()
+    )
+    life.cool()
+
+    assert (StatusEnd.DROPPED, Cause.SNAPSHOT) in told(3, *life.log)

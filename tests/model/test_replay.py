@@ -1,11 +1,16 @@
-"""The laws of replay; names and placement of share partitions."""
+"""The laws of replay; names and placement of share partitions. The combiner of batches against its pointwise
+specification; ``tests/replay/test_kafka_replay.py`` has Kafka's own answers."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from definitions.batch_laws import terminal_count
+from definitions.batch_laws import in_order, terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs.world import batch
+from reconcile.test_verdicts import state as state_of
 from samples.random_records import batches, small_records
 
 from acktrail.model.batches import StateBatch, combine_state_batches
@@ -50,15 +55,7 @@ def test_only_the_tail_since_the_last_snapshot_counts(
 def test_the_effective_start_passes_terminal_records_only(found: tuple[StateBatch, ...], start: int) -> None:
     """Between start and effective start every offset is terminal, and the next one is not."""
     ordered = combine_state_batches(found, found, start)
-    state = SharePartitionState(
-        key=KEY,
-        snapshot_epoch=0,
-        state_epoch=0,
-        leader_epoch=0,
-        start_offset=start,
-        delivery_complete_count=0,
-        batches=ordered,
-    )
+    state = state_of(start, 0, ordered)
     terminal = {o for b in ordered if b.is_terminal for o in range(b.first_offset, b.last_offset + 1)}
     effective = state.first_unfinished_offset
 
@@ -93,3 +90,52 @@ def test_a_malformed_topic_id_is_refused(text: str) -> None:
     """Text that is not the one form of 16 bytes is refused."""
     with pytest.raises(ValueError, match=r"topic id|padding|base64|characters"):
         topic_id_bytes(TopicId(text))
+
+
+def pointwise(found: tuple[StateBatch, ...], start: int | None) -> dict[int, tuple[int, int]]:
+    """(count, state) of every covered offset at or above `start`: the naive version."""
+    winners: dict[int, tuple[int, int]] = {}
+    for each in found:
+        for offset in range(max(each.first_offset, start or 0), each.last_offset + 1):
+            candidate = (each.delivery_count, each.delivery_state)
+            winners[offset] = max(winners.get(offset, candidate), candidate)
+    return winners
+
+
+@given(batches(), batches(), starts)
+def test_combining_equals_the_pointwise_rule(
+    so_far: tuple[StateBatch, ...], new: tuple[StateBatch, ...], start: int | None
+) -> None:
+    """At every offset the highest count, then the highest state wins; nothing else is covered."""
+    combined = combine_state_batches(so_far, new, start)
+
+    assert pointwise(combined, None) == pointwise(so_far + new, start)
+
+
+@given(batches(), batches(), starts)
+def test_is_the_shortest_ordered_cover(
+    so_far: tuple[StateBatch, ...], new: tuple[StateBatch, ...], start: int | None
+) -> None:
+    """Two or more batches come out ascending, disjoint, and with no equal neighbours."""
+    combined = combine_state_batches(so_far, new, start)
+
+    assert in_order(combined)
+    for left, right in pairwise(combined):
+        same = (left.delivery_state, left.delivery_count) == (right.delivery_state, right.delivery_count)
+        assert not (same and left.last_offset + 1 == right.first_offset)
+
+
+def test_a_single_batch_is_not_changed() -> None:
+    """One batch, even inverted, is returned as it stands; beside others an inverted one covers nothing."""
+    inverted, other = batch(9, 5, 0), batch(20, 29)
+
+    assert combine_state_batches((inverted,), (), None) == (inverted,)
+    assert combine_state_batches((inverted,), (other,), None) == (other,)
+
+
+def test_the_largest_offset_does_not_overflow() -> None:
+    """A batch that ends at the largest offset there is does not overflow."""
+    top = 2**63 - 1
+    combined = combine_state_batches((batch(top - 5, top, 0),), (batch(top, top),), None)
+
+    assert combined == (batch(top - 5, top - 1, 0), batch(top, top))

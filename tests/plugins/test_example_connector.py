@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from drivers.own_process import printed
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/acktrail-connector-journal"
@@ -33,8 +33,8 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheels of acktrail and of the example, and this one's packages for what they need."""
     folder = tmp_path_factory.mktemp("clean")
     for project in (ROOT, EXAMPLE):
-        build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder / "wheels")]
-        subprocess.run(build, cwd=project, check=True, capture_output=True)
+        build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder / "wheels"]
+        printed(*build, cwd=project)
     venv.create(folder / "venv")
     (own,) = (folder / "venv/lib").glob("python*/site-packages")
     for wheel in (folder / "wheels").glob("*.whl"):  # of Python alone: to unpack it is to install it
@@ -77,12 +77,8 @@ def test_a_worker_runs_the_installed_example(clean: Path, tmp_path: Path) -> Non
 def test_the_example_passes_its_own_tests(clean: Path, tmp_path: Path) -> None:
     """With what is installed, and no checkout on the path."""
     command = [clean, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", EXAMPLE / "tests"]
-    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed(*command, cwd=tmp_path)
 
 
 def run(clean: Path, *arguments: str, folder: Path) -> str:
-    command = [clean, "-c", "from acktrail.cli.main import main; main()", *arguments]
-    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return printed(clean, "-c", "from acktrail.cli.main import main; main()", *arguments, cwd=folder)

@@ -139,7 +139,7 @@ def test_sums_are_of_what_is_carried() -> None:
 def test_a_plan_in_a_file_is_shown_without_a_client(tmp_path: Path) -> None:
     """Neither is what makes plans loaded, nor what stores them."""
     write_text(plan_json(plan((facts(40), carried()))), tmp_path / "plan.json")
-    code, modules = loaded("change", "show", tmp_path / "plan.json")
+    (code,), modules = loaded(f"change show {tmp_path}/plan.json")
     assert (code, modules & {"numpy", "pyarrow", "pandas", "kafka.net.manager"}) == (0, set())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from drivers.command_line import run
+from drivers.own_process import printed
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -261,9 +261,7 @@ def test_executors_of_a_cluster_write_the_tables(place: str, kafka: KafkaConfig,
     }
     command = [*place_of[place], "--bootstrap-server", kafka.bootstrap_servers, "--tables", streamed.uri, "--json"]
     surroundings = environment(PYSPARK_PYTHON=sys.executable)
-    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=400, env=surroundings, cwd="/")
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = json.loads(printed(*command, env=surroundings, cwd="/", timeout=400))
     observe(kafka, exported)
     assert records(streamed) == records(exported)
     assert (summary["status"], summary["records_read"]) == ("complete", len(records(streamed)))

@@ -7,19 +7,20 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from faults.conftest import Export, log_ends, log_starts, writing
-from faults.test_worker_faults import LONG, SEED, pruned
+from faults import conftest as of_faults
+from faults.conftest import STATE_TOPIC, Export, log_ends, log_starts, writing
+from faults.test_worker_faults import LONG, SEED
 from plugins import stream_process
 from plugins.stream_process import DIES, MOMENTS
 from servers.connect_worker import ConnectWorker
 from servers.kafka_proxy import kafka_proxy
-from servers.workload import until
+from servers.workload import Workload, until
 
 from acktrail.config import TablesConfig
 from acktrail.export.export_run import observe
@@ -28,8 +29,20 @@ from acktrail_embedded import EmbeddedBroker
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = pytest.mark.slow
+broker, counts = of_faults.broker, of_faults.counts
 
 KILLS = 20
+
+
+@contextmanager
+def pruned(broker: EmbeddedBroker) -> Iterator[None]:
+    """Within the block the broker prunes everything that is some seconds old; afterwards nothing."""
+    workload = Workload(broker.config())
+    workload.configure_topic(STATE_TOPIC, retention_ms="1000", segment_ms="500")
+    try:
+        yield
+    finally:
+        workload.configure_topic(STATE_TOPIC, retention_ms="-1", segment_ms="604800000")
 
 
 @pytest.fixture

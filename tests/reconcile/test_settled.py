@@ -1,13 +1,16 @@
 """The history of records below a start offset: complete, or a number and the reason why it may be more. What a
-group last did with each record, against a fold offset by offset."""
+group last did with each record, against a fold offset by offset. What the history says that it lacks: everything that
+was not exported or cannot be read, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from definitions.status_history import History, change_table
+from definitions.status_history import change_table, changes_of
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
@@ -15,11 +18,20 @@ from samples.coordinator_random_logs import KEYS, coordinator_logs
 from samples.history_tables import build
 
 from acktrail.errors import ForeignCluster
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.state_record import encode
 from acktrail.model.offset_ranges import joined
 from acktrail.model.records import StateRecord
-from acktrail.model.status_changes import OffsetStatusKind, StatusChange
+from acktrail.model.status_changes import (
+    HistoryCompleteness,
+    MissingRecords,
+    OffsetStatusKind,
+    StatusChange,
+    UnknownReason,
+)
+from acktrail.reconcile.past.history_completeness import _EVENT, _events
+from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.settled_history import (
     AffectedRange,
     SettledCounts,
@@ -35,7 +47,8 @@ KEY = key_of("g")
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """One state partition; of share partition `KEY` records 0 to 5 are archived and 6 to 9 acknowledged."""
+    """One state partition with three records, a millisecond apart; of share partition `KEY` records 0 to 5 are archived
+    and 6 to 9 acknowledged."""
     found = World(tmp_path / "tables", state_partitions=1)
     found.write(snapshot(KEY, 0, snapshot_epoch=0))
     found.write(update(KEY, 0, 10, (batch(0, 5, 4, 5), batch(6, 9, 2, 1))), update(KEY, 10, 0, ()))
@@ -133,20 +146,6 @@ _SETTLED = (2, 4)
 OFFSETS = 40
 
 
-def history_of(log: Sequence[StateRecord], begin: int = 0, gap: tuple[int, int] = (0, 0)) -> list[StatusChange]:
-    """The changes of the records of a log from `begin` on, without those in `gap`."""
-    history = History(0, {})
-    found: list[StatusChange] = []
-    for offset, record in enumerate(log):
-        if offset < begin or gap[0] < offset < gap[1]:
-            continue
-        if offset == gap[0] and gap[1] > offset + 1:
-            found += history.gap(offset)
-            continue
-        found += history.record(record, offset=offset, timestamp_ms=1000 + offset)
-    return found
-
-
 def one_by_one(changes: Sequence[StatusChange], first: int, last: int) -> tuple[int, int, int]:
     """Acknowledged, archived and unknown, counted offset by offset in the order of the records."""
     acknowledged = archived = unknown = 0
@@ -173,7 +172,7 @@ def test_counts_are_those_counted_one_by_one(
     """For any life of share partitions, cut anywhere at its beginning and with a gap: the same three numbers."""
     first = data.draw(st.integers(0, OFFSETS))
     last = data.draw(st.integers(first, OFFSETS))
-    changes = history_of(log, begin, gap)
+    changes = changes_of(log, range(*gap), begin)
     rows = dict(by_share_partition(change_table(changes).filter(settled_filter())))
     for key in KEYS:
         own = [change for change in changes if change.key == key]
@@ -199,7 +198,7 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
                 for offset in range(batch.first_offset, batch.last_offset + 1):
                     if batch.delivery_state in _SETTLED:
                         last_state[offset] = batch.delivery_state
-    rows = dict(by_share_partition(change_table(history_of(log)).filter(settled_filter())))
+    rows = dict(by_share_partition(change_table(changes_of(log)).filter(settled_filter())))
     table = rows.get((key.group_id, key.topic_id, key.partition))
     if table is None:
         assert not last_state
@@ -219,7 +218,7 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
 @given(coordinator_logs(), st.integers(0, 14))
 def test_an_unattributed_record_leaves_a_doubt(log: list[StateRecord], doubt: int) -> None:
     """Of an unreadable record that may be about the share partition: only what was settled after it is known."""
-    changes = history_of(log)
+    changes = changes_of(log)
     for key in KEYS:
         own = [change for change in changes if change.key == key]
         for _, table in by_share_partition(change_table(own).filter(settled_filter())):
@@ -229,3 +228,117 @@ def test_an_unattributed_record_leaves_a_doubt(log: list[StateRecord], doubt: in
             )
             assert settled_counts(table, 0, OFFSETS, doubts=[doubt]).unknown == OFFSETS + 1 - later
             assert settled_counts(table, 0, OFFSETS, doubts=[]).unknown == 0
+
+
+def lacking(world: World, run_id: str = "last", *, lost: int | None = None) -> HistoryCompleteness:
+    """Completeness of group `g` after an export of the new records after those before `lost` were pruned."""
+    use(world, run_id, lost=lost)
+    return HistoryReader(world.tables).completeness("g")
+
+
+def missing(found: HistoryCompleteness) -> list[tuple[UnknownReason, int | None, int | None, int | None]]:
+    """Reason, first and last record that is missing, and the record with the whole state."""
+    return [
+        (each.reason, each.first_record, each.last_record, None if each.until is None else each.until.offset)
+        for each in found.missing
+    ]
+
+
+def test_an_export_that_began_late(world: World) -> None:
+    """What was before the first snapshot is lacking; an update alone does not end that."""
+    world.exported[0] = 1
+    world.write(snapshot(KEY, 0, (batch(5, 5, 4, 5),)), update(KEY, 9, 0, ()))
+    found = lacking(world)
+    assert missing(found) == [(UnknownReason.EARLIER, None, None, 3)]
+    assert found.known_from is not None
+    assert found.known_from.timestamp_ms == WRITTEN_MS + 3
+
+
+def test_two_gaps_before_a_snapshot(world: World) -> None:
+    """Both are listed, and both end there."""
+    world.export("r1")
+    world.write(*[update(KEY, 0, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)])
+    lacking(world, "r2", lost=5)
+    world.write(*[update(KEY, 0, 0, (batch(n, n, 2, 1),)) for n in range(14, 17)], snapshot(KEY, 8))
+    found = lacking(world, lost=8)
+    assert missing(found) == [(UnknownReason.GAP, 3, 4, 10), (UnknownReason.GAP, 7, 7, 10)]
+    assert found.missing[0].after_ms == WRITTEN_MS + 2
+
+
+def test_a_gap_with_nothing_behind_it(world: World) -> None:
+    """It is lacking as soon as it is noted, though no record has come after it."""
+    world.export("r1")
+    world.write(update(KEY, 0, 0, ()))
+    found = lacking(world, lost=4)
+    assert missing(found) == [(UnknownReason.GAP, 3, 3, None)]
+    assert found.of(KEY).missing == found.missing
+    assert found.of(key_of("other")).is_complete
+
+
+def test_unreadable_records(world: World) -> None:
+    """One that names its share partition, and one that names none: until the next snapshot. A share partition that
+    begins after it lacks nothing."""
+    world.damage(KEY)
+    world.write(update(KEY, 0, 0, (batch(7, 7, 2, 1),)))
+    world.write_bytes(0, b"\x00", b"\x00")
+    world.write(snapshot(KEY, 8), snapshot(key_of("later"), 0, snapshot_epoch=0))
+    found = lacking(world)
+    assert missing(found) == [(UnknownReason.UNREADABLE, 3, 3, 6), (UnknownReason.UNREADABLE, 5, 5, 6)]
+    assert HistoryReader(world.tables).completeness("later").is_complete
+
+
+def test_a_share_partition_that_nobody_could_read(world: World) -> None:
+    """The history has no row of it; all of it is lacking."""
+    world.damage(key_of("g", 1, 1))
+    found = lacking(world)
+    assert missing(found.of(key_of("g", 1, 1))) == [(UnknownReason.EARLIER, None, None, None)]
+    assert found.of(KEY).is_complete
+
+
+def test_exports_that_the_history_has_not_used(world: World) -> None:
+    """Not complete, though nothing is missing in it."""
+    lacking(world)
+    world.write(update(KEY, 0, 0, ()))
+    world.export("r2")
+    found = HistoryReader(world.tables).completeness("g")
+    assert (found.missing, found.is_complete) == ((), False)
+
+
+def test_a_time_that_a_gap_does_not_touch(world: World) -> None:
+    """Before the last record that was exported before it, and after the record with the whole state: complete."""
+    world.export("r1")
+    world.write(update(KEY, 0, 0, ()), update(KEY, 0, 0, ()), snapshot(KEY, 8), update(KEY, 8, 0, (batch(9, 9, 2, 1),)))
+    found = lacking(world, lost=5)
+    assert found.within(until_ms=WRITTEN_MS + 2).is_complete
+    assert not found.within(until_ms=WRITTEN_MS + 3).is_complete
+    assert not found.within(since_ms=WRITTEN_MS + 5).is_complete
+    assert found.within(since_ms=WRITTEN_MS + 6).is_complete
+    assert MissingRecords(key=KEY, state_partition=0, reason=UnknownReason.GAP).touches(since_ms=WRITTEN_MS)
+
+
+class ManyRows:
+    """Stands for the tables, and for the snapshot of one: of a gap, `times` batches with each of the rows twice."""
+
+    def __init__(self, times: int, rows: int) -> None:
+        said = {"group_id": "g", "topic_id": "t", "cause": "gap", "standing": "unknown", "before_standing": "absent"}
+        wanted = (*_EVENT, "standing", "before_standing")
+        named = [field for field in TABLES["delivery_history"] if field.name in wanted]
+        self.columns = {field.name: pa.repeat(pa.scalar(said.get(field.name, 1), field.type), rows) for field in named}
+        self.times, self.held = times, list[int]()
+
+    def snapshot(self, _: str) -> ManyRows:
+        return self
+
+    def batches(self, **_: Any) -> Iterator[pa.RecordBatch]:
+        for _ in range(self.times):
+            self.held.append(pa.total_allocated_bytes())
+            doubled = {name: pa.concat_arrays([own, own]) for name, own in self.columns.items()}
+            yield pa.RecordBatch.from_pydict(doubled)
+
+
+def test_intervals_of_offsets_take_no_memory() -> None:
+    """A gap has a row for every interval of every share partition: they are summed as they are read."""
+    tables: Any = ManyRows(30, 10_000)
+    (event,) = _events(tables, None)
+    assert (event["cause"], event["is_loss"]) == ("gap", True)
+    assert tables.held[-1] - tables.held[1] < 2_000_000

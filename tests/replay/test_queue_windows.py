@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from dataclasses import asdict
 from itertools import compress
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.queue_observations import Judgement, QueueObservation, judge, next_window
 
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import COUNTED, LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
@@ -21,23 +21,32 @@ from acktrail.replay.queue_windows import CONTEXT, judge_windows, newest_windows
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 
 
-def seen(start: int, end: int, *, at: int = 0, log_start: int = 0, **more: Any) -> QueueObservation:
+Observation = dict[str, Any]
+"""A row of a window. Times in µs since the epoch; what is left out is not known."""
+
+
+def seen(start: int, end: int, *, at: int = 0, log_start: int = 0, **more: Any) -> Observation:
     """An observation of a queue whose records from `start` to before `end` are unfinished."""
     own = {"first_unfinished_offset": start, "log_start_offset": log_start, "log_end_offset": end}
     own |= {"unfinished_records": end - max(start, log_start), "archiving_records": 0}
-    return QueueObservation(observed_at=at, **{**own, **dict.fromkeys(COUNTED, 0), **more})
+    return {"observed_at": at, **own, **dict.fromkeys(COUNTED, 0), **more}
 
 
 def judged(
-    *window: QueueObservation, previous: QueueStatus | None = None, completeness: str | None = "complete", **more: Any
-) -> Judgement:
-    before = None if previous is None else Judgement(status=previous, since=0)
-    own = {"members": 1, "first_look_at": 0, **more}
-    return judge(before, window, completeness=completeness, **own)
+    *window: Observation, previous: QueueStatus | None = None, completeness: str | None = "complete", **more: Any
+) -> Any:
+    """The status after the newest of `window`, with its reason; `previous`: that at the observation before."""
+    before = {} if previous is None else {"previous_status": previous.value, "previous_since": 0}
+    context = {"members": 1, "first_look_at": 0, "completeness": completeness, **before, **more}
+    (row,) = judge_windows(
+        pa.array([[*window]], STATUS_WINDOW), pa.Table.from_pylist([context], schema=CONTEXT)
+    ).to_pylist()
+    assert row["status_since"] is not None
+    return SimpleNamespace(**row)
 
 
-def status(*window: QueueObservation, **more: Any) -> str:
-    return judged(*window, **more).status.value
+def status(*window: Observation, **more: Any) -> str:
+    return str(judged(*window, **more).status)
 
 
 def test_what_is_held_for_one_observation_is_not_stuck() -> None:
@@ -79,21 +88,21 @@ def test_deliveries_that_end_badly() -> None:
 
 def test_what_is_not_known_is_unknown() -> None:
     """No state, an incomplete one, no start offset, no ends of the log; what is certain nevertheless comes first."""
-    nothing = QueueObservation(observed_at=0)
+    nothing = {"observed_at": 0}
     assert status(nothing, completeness=None) == "state_unknown"
     assert status(seen(9, 9), completeness="gap") == "state_unknown"
     assert status(nothing) == "state_unknown"
-    assert status(QueueObservation(observed_at=0, log_start_offset=4, log_end_offset=4)) == "idle"
+    assert status({"observed_at": 0, "log_start_offset": 4, "log_end_offset": 4}) == "idle"
     assert status(seen(9, 9), verdict="unknown", verdict_reason="why") == "state_unknown"
-    rejected = QueueObservation(observed_at=0, acknowledged=0, released=0, archived=3)
+    rejected = {"observed_at": 0, "acknowledged": 0, "released": 0, "archived": 3}
     assert status(rejected, completeness="gap") == "reject_storm"
 
 
 def test_what_is_new_is_called_new() -> None:
     """One observation shows no trend, and no trouble in a group that has members; trouble that needs none shows."""
     assert status(seen(1, 9)) == "new"
-    assert status(QueueObservation(observed_at=0, log_start_offset=0, log_end_offset=9)) == "new"
-    assert status(*[QueueObservation(observed_at=0, log_start_offset=0, log_end_offset=9)] * 2) == "state_unknown"
+    assert status({"observed_at": 0, "log_start_offset": 0, "log_end_offset": 9}) == "new"
+    assert status(*[{"observed_at": 0, "log_start_offset": 0, "log_end_offset": 9}] * 2) == "state_unknown"
     assert status(seen(1, 9, archived=2)) == "reject_storm"
     assert status(seen(1, 9), members=0) == "unattended"
 
@@ -117,15 +126,15 @@ def test_what_ended_has_ended() -> None:
 def test_archived_records_are_seen_until_somebody_acknowledges_them() -> None:
     """Whatever comes after them, and whatever the status is then; the newest observation that adds some counts."""
     storm = judged(seen(400, 400, at=5, archived=400), archived_seen=400)
-    assert (storm.status, storm.unseen_at) == ("reject_storm", 5)
+    assert (storm.status, storm.unseen_at.microsecond) == ("reject_storm", 5)
     well = seen(410, 410, at=WINDOW + 9, acknowledged=10)
     after = judged(well, unseen_at=5, archived_seen=400)
-    assert (after.status, after.unseen_at) == ("archived_unseen", 5)
+    assert (after.status, after.unseen_at.microsecond) == ("archived_unseen", 5)
     assert "400 records are archived in all, and not acknowledged" in after.reason
     alone = judged(seen(410, 420), members=0, unseen_at=5, archived_seen=400)
-    assert alone.status is QueueStatus.UNATTENDED
+    assert alone.status == QueueStatus.UNATTENDED
     assert alone.reason.endswith("; 400 records are archived in all, and not acknowledged")
-    assert judged(well, archived_seen=400).status is QueueStatus.OK
+    assert judged(well, archived_seen=400).status == QueueStatus.OK
     assert judged(seen(9, 9, acknowledged=5, archived=1)).unseen_at is None
 
 
@@ -154,7 +163,7 @@ def test_a_critical_finding_and_a_verdict_come_before_what_is_well() -> None:
 
 def test_unknown_observations_are_passed_over() -> None:
     """Rules compare the known ones around them, and say so in numbers."""
-    hole = QueueObservation(observed_at=0)
+    hole = {"observed_at": 0}
     found = judged(seen(5, 9), hole, seen(5, 12), hole, seen(5, 15, acknowledged=2, archived=1))
     assert (found.status, found.reason) == (
         "stuck",
@@ -177,11 +186,11 @@ def test_many_windows_are_judged_at_once() -> None:
     context = pa.Table.from_pylist(
         [{"completeness": "complete", "members": n, "first_look_at": 0} for n in range(4)], schema=CONTEXT
     )
-    held = pa.array([[asdict(each) for each in window] for window in windows], STATUS_WINDOW)
+    held = pa.array(windows, STATUS_WINDOW)
     found = judge_windows(held, context).to_pylist()
     alone = [judged(*window, members=n) for n, window in enumerate(windows)]
     assert [(row["status"], row["reason"]) for row in found] == [(each.status, each.reason) for each in alone]
-    newest = pa.array([asdict(seen(9, 9, at=WINDOW // 2))] * 5, STATUS_WINDOW.value_type)
+    newest = pa.array([seen(9, 9, at=WINDOW // 2)] * 5, STATUS_WINDOW.value_type)
     kept = newest_windows(pa.concat_arrays([held, pa.array([None], STATUS_WINDOW)]), newest)
     assert [len(row) for row in kept.to_pylist()] == [2, 4, LONGEST, 2, 1]
 
@@ -191,35 +200,38 @@ drawn = st.builds(seen, st.just(9), st.just(9), at=times, recorded_at=st.none() 
 
 
 @given(st.lists(drawn, min_size=1))
-def test_sums_are_of_what_is_known_within_the_window(found: list[QueueObservation]) -> None:
+def test_sums_are_of_what_is_known_within_the_window(found: list[Observation]) -> None:
     """By when it was recorded; of observations that have all counts. Without one of these nothing is known."""
-    window = sorted(found, key=attrgetter("observed_at"))
-    recent = [min(one.observed_at, one.recorded_at or WINDOW * 2) > window[-1].observed_at - WINDOW for one in window]
-    whole = [one for one in compress(window, recent) if None not in (one.released, one.archived)]
-    held = pa.array([[asdict(one) for one in window]], STATUS_WINDOW)
+    window = sorted(found, key=itemgetter("observed_at"))
+    begin = window[-1]["observed_at"] - WINDOW
+    recent = [min(one["observed_at"], one["recorded_at"] or WINDOW * 2) > begin for one in window]
+    whole = [one for one in compress(window, recent) if None not in (one["released"], one["archived"])]
+    held = pa.array([window], STATUS_WINDOW)
     (row,) = judge_windows(held, pa.Table.from_pylist([{}], schema=CONTEXT)).to_pylist()
-    expected = (0, sum(one.released or 0 for one in whole)) if whole else (None, None)
+    expected = (0, sum(one["released"] for one in whole)) if whole else (None, None)
     assert (row["acknowledged"], row["released"]) == expected
 
 
-@given(st.lists(st.integers(1, WINDOW), max_size=20), st.integers(0, 3))
+@given(st.lists(st.integers(1, WINDOW) | st.just(WINDOW), max_size=20), st.integers(0, 3))
 def test_a_window_is_a_time_and_counts_are_kept(pauses: list[int], slow: int) -> None:
     """However often somebody looks: no more than ten observations, the newest three whatever their age, the others not
     older than the window, and no count within it is lost."""
-    window: list[QueueObservation] = []
-    at, seen = 0, []
+    window: list[Observation] = []
+    at, seen = 0, list[Observation]()
     for number, pause in enumerate(pauses):
         at += 1 + (pause >> (2 * slow))
-        newest = QueueObservation(observed_at=at, acknowledged=number % 3, released=1, archived=None)
-        seen.append(newest)
-        window = next_window(window, newest)
-        assert window[-3:] == seen[-3:] or len(window) == LONGEST
-        assert len(window) <= LONGEST
-        assert window[-1] == newest
-        assert all(one.observed_at > at - WINDOW for one in window[:-3])
-        within = [one for one in seen if one.observed_at > at - WINDOW]
-        assert sum(one.released or 0 for one in window) >= len(within)
-        assert sum(one.acknowledged or 0 for one in window) >= sum(one.acknowledged or 0 for one in within)
+        own = {"observed_at": at, "acknowledged": number % 3, "released": 1, "archived": None}
+        newest = pa.array([own], STATUS_WINDOW.value_type)
+        seen += newest.to_pylist()
+        (window,) = newest_windows(pa.array([window], STATUS_WINDOW), newest).to_pylist()
+        assert window[-3:] == seen[-3:] or len(seen) > LONGEST
+        assert min(3, len(seen)) <= len(window) <= LONGEST
+        assert window[-1] == seen[-1]
+        begin = seen[-1]["observed_at"] - dt.timedelta(microseconds=WINDOW)
+        assert all(one["observed_at"] > begin for one in window[:-3])
+        within = [one for one in seen if one["observed_at"] > begin]
+        assert sum(one["released"] for one in window) >= len(within)
+        assert sum(one["acknowledged"] for one in window) >= sum(one["acknowledged"] for one in within)
 
 
 def test_rules_are_in_the_order_of_the_statuses() -> None:

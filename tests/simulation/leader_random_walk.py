@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from jobs.world import batch
+
 from acktrail.format.wire.state_record import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -311,8 +313,8 @@ class SimulatedLeader(LedPartition):
 def held(cache: SharePartitionCache) -> list[StateBatch]:
     """What a leader has in memory at or above its start offset."""
     return [
-        StateBatch(first_offset=first, last_offset=last, delivery_state=part.state, delivery_count=part.delivery_count)
-        for batch in cache.batches
-        for first, last, part in batch.parts()
+        batch(first, last, part.state, part.delivery_count)
+        for held in cache.batches
+        for first, last, part in held.parts()
         if last >= cache.start_offset
     ]

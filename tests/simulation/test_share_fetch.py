@@ -7,9 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from kafka_messages import MemberConnection
 from servers.broker_pair import broker_pair
 from servers.workload import Workload, start_at, until
-from share_messages import MemberConnection
 
 from acktrail.config import KafkaConfig
 from acktrail.kafka.admin import ShareGroupAdmin

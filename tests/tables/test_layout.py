@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,22 +62,6 @@ def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> Non
     assert pq.read_table(file, columns=["offset"])["offset"].to_pylist() == list(range(80_000))
     assert [pq.ParquetFile(file).metadata.row_group(each).num_rows for each in (0, 1)] == [65_536, 14_464]
     assert tables.read("state_records")["batches"].null_count == 40_000
-
-
-def test_a_table_that_went_back_is_opened_again(tmp_path: Path) -> None:
-    """A table that was followed and then replaced by an older copy gets its next commit after the copy's newest."""
-    tables, root = Tables(TablesConfig(uri=str(tmp_path / "now"))), tmp_path / "now" / "state_records"
-    rows = pa.Table.from_pylist([{"offset": 1}], schema=STATE_RECORDS)
-    tables.append("state_records", rows)
-    shutil.copytree(root, tmp_path / "copy")
-    tables.append("state_records", rows, at=tables.followed("state_records"))
-    followed = tables.followed("state_records")
-    assert followed is not None
-    assert followed.version == 2
-    shutil.rmtree(root)
-    shutil.copytree(tmp_path / "copy", root)
-    assert tables.append("state_records", rows, at=tables.followed("state_records")) == 2
-    assert tables.read("state_records").num_rows == 2
 
 
 def record(state_partition: int, offset: int, **changes: Any) -> dict[str, Any]:

@@ -3,9 +3,9 @@ and no commit at all where the storage cannot keep writers apart."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from drivers.own_process import finished
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import REGION, S3
 from servers.workload import until
@@ -41,16 +42,20 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(
 NOBODY = "http://127.0.0.1:9"
 COMMIT = r"/state_records/_delta_log/\d{20}\.json"
 READ = """
-import sys
+import json, os, sys
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import WorkerLease
-config = TablesConfig(uri=sys.argv[1], options=dict(each.split("=", 1) for each in sys.argv[2:]))
-try:
-    print(Tables(config).read("state_records").num_rows > 0, WorkerLease(config, "x", owner="w").acquire())
-except AcktrailError as error:
-    print(error.exit_code, error.message, error.hint, sep="\\n")
+config = TablesConfig(uri=sys.argv[1], options=json.loads(sys.argv[2]))
+for given in sys.argv[3:]:
+    os.environ.update(variables := json.loads(given))
+    try:
+        print(Tables(config).read("state_records").num_rows > 0, WorkerLease(config, "x", owner="w").acquire())
+    except AcktrailError as error:
+        print(error.exit_code, error.message, error.hint, sep="\\n")
+    for name in variables:
+        del os.environ[name]
 """
 FAULTS: list[tuple[str, int, dict[str, Any], bool | None]] = [
     ("status", 1, {"code": 500}, True),
@@ -261,17 +266,12 @@ def test_tls_with_an_authority_of_its_own(s3: S3, tables: TablesConfig, monkeypa
     assert 0 in stored(encrypted)
 
 
-def read_elsewhere(config: TablesConfig, home: Path, **environment: str) -> tuple[list[str], str]:
-    """Lines on stdout and everything on stderr of a process that has nothing but an empty home folder."""
-    options = [f"{name}={value}" for name, value in config.options.items()]
-    done = subprocess.run(
-        [sys.executable, "-c", READ, config.uri, *options],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_SERVICE_ENDPOINT": NOBODY} | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+def read_elsewhere(config: TablesConfig, home: Path, *environments: dict[str, str]) -> tuple[list[str], str]:
+    """Lines on stdout and everything on stderr of a process that has nothing but a home folder, in each environment."""
+    given = map(json.dumps, (config.options, *environments))
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_SERVICE_ENDPOINT": NOBODY}
+    done = finished(sys.executable, "-c", READ, config.uri, *given, env=own)
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
 
 
@@ -283,7 +283,7 @@ def without_keys(config: TablesConfig) -> TablesConfig:
 def test_no_credentials_at_all_is_one_line(tmp_path: Path) -> None:
     """Nothing in options, environment, home folder or on the network gives any: one line at once, and nothing beside it
     on stderr. Nobody is asked but the metadata service that the environment names."""
-    lines, stderr = read_elsewhere(TablesConfig(uri="s3://any-bucket/tables"), tmp_path)
+    lines, stderr = read_elsewhere(TablesConfig(uri="s3://any-bucket/tables"), tmp_path, {})
     assert lines[:2] == ["3", "tables at s3://any-bucket/tables: no credentials were given"]
     assert "file of options" in lines[2]
     assert stderr == ""
@@ -298,13 +298,12 @@ def test_a_profile_or_the_environment_gives_credentials(s3: S3, tables: TablesCo
         f"[good]\naws_access_key_id={s3.root.access}\naws_secret_access_key={s3.root.secret}\n"
         f"[bad]\naws_access_key_id={s3.root.access}\naws_secret_access_key=wrong\n"
     )
-    config = without_keys(tables)
-    assert read_elsewhere(config, tmp_path, AWS_PROFILE="good") == (["True True"], "")
     keys = {name.upper(): value for name, value in s3.root.options.items()}
-    assert read_elsewhere(config, tmp_path, AWS_DEFAULT_REGION=REGION, **keys) == (["True True"], "")
-    lines, stderr = read_elsewhere(config, tmp_path, AWS_PROFILE="bad")
-    assert "the credentials were refused" in lines[1]
-    assert (len(lines), stderr) == (3, "")
+    environments = {"AWS_PROFILE": "good"}, {"AWS_DEFAULT_REGION": REGION, **keys}, {"AWS_PROFILE": "bad"}
+    lines, stderr = read_elsewhere(without_keys(tables), tmp_path, *environments)
+    assert lines[:2] == ["True True"] * 2
+    assert "the credentials were refused" in lines[3]
+    assert (len(lines), stderr) == (5, "")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def sink_of(tables: Tables, *, cluster_id: str = "c1", run_id: str = "run") -> D
 
 
 def export(tables: Tables, *logs: MemoryLog, cluster_id: str = "c1", flush_rows: int = 10) -> Any:
-    source = MemoryTask(logs, cluster_id=cluster_id, batch_rows=4)
+    source = MemoryTask(logs, cluster_id=f"state/{cluster_id}", batch_rows=4)
     return TaskExecution(source, sink_of(tables, cluster_id=cluster_id), policy=FlushPolicy(rows=flush_rows)).run()
 
 
@@ -389,26 +389,21 @@ def test_a_snapshot_knows_its_own_commits_while_others_write(exported_thrice: Ta
     assert list(before) == list(range(snapshot.version + 1))
 
 
-def export_state(tables: Tables, *logs: MemoryLog) -> None:
-    source = MemoryTask(logs, cluster_id="state/c1", batch_rows=4)
-    TaskExecution(source, DeltaSink(tables, cluster_id="c1", run_id="run"), policy=FlushPolicy(rows=5)).run()
-
-
 def state_partition_of(log: MemoryLog) -> SourcePartition:
     return SourcePartition(f"state/c1/{log.topic_id}/{log.partition}")
 
 
-def test_moved_forward_is_a_gap_and_back_is_refused(tmp_path: Path) -> None:
+def test_moved_forward_is_a_gap_and_back_is_refused(tables: Tables) -> None:
     """One commit moves all positions, and what is skipped is a gap with its reason; a reading goes on behind it. Back
     or away nothing moves, also when another position of the same call could be moved."""
-    tables, sink = Tables(TablesConfig(uri=str(tmp_path))), DeltaSinkConnector({"tables": str(tmp_path)})
+    sink = DeltaSinkConnector({"tables": tables.root})
     logs = [MemoryLog(pairs=PAIRS, partition=number, end_offset=5) for number in range(2)]
-    export_state(tables, *logs)
+    export(tables, *logs)
     targets = {state_partition_of(log): 5 + skip for log, skip in zip(logs, (0, 3), strict=True)}
     sink.alter_positions("a", targets)
     for log in logs:
         log.end_offset = 10
-    export_state(tables, *logs)
+    export(tables, *logs)
     ensure_whole(tables)
     rows = tables.read("state_records").to_pylist()
     for log, skip in zip(logs, (0, 3), strict=True):

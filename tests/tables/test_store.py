@@ -1,4 +1,5 @@
-"""Tables: what was committed is read, all of it or nothing, by one writer a position."""
+"""Tables: what was committed is read, all of it or nothing, by one writer a position. Of two audits that write findings
+at once, what lands is what one of them found, as if they had run one after the other."""
 
 from __future__ import annotations
 
@@ -19,16 +20,18 @@ from deltalake import DeltaTable
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.open_runs import audit_run_id, write_branch_findings
 
 HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥 a\x85b\u2028c\u2029d\x1ce"
 """Also what text takes for the end of a line: the log of a commit quotes names in its statistics."""
 SOME_TIME = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=dt.UTC)
 _DATA = "*.parquet"
-_COMMIT = "_delta_log/00000000000000000027.json"
-_CHECKPOINT = "_delta_log/00000000000000000024.checkpoint.parquet"
+_COMMIT = "_delta_log/00000000000000000003.json"
+_CHECKPOINT = "_delta_log/00000000000000000002.checkpoint.parquet"
 
 
 @pytest.fixture
@@ -170,10 +173,13 @@ def test_a_harmed_file_is_one_clear_error(
     """Every way to read it names table, file and cause, never Arrow's own error, and says what to do. Where the log is
     harmed nothing is written either; other tables are read as before."""
     tables.append("state_records", records(*range(9)))
-    for number in range(27 if file != _DATA else 0):
-        tables.append("state_records", records(number))
     tables.append("topics", pa.table({}))
     folder = tmp_path / "tables" / "state_records"
+    if file != _DATA:
+        tables.append("state_records", records(9))
+        DeltaTable(str(folder)).create_checkpoint()
+        for number in (10, 11):
+            tables.append("state_records", records(number))
     (harmed,) = folder.glob(file)
     snapshot = tables.snapshot("state_records") if file == _DATA else None
     harm(harmed)
@@ -194,8 +200,8 @@ def test_a_harmed_file_is_one_clear_error(
 def test_a_table_is_opened_once_for_all_who_read_it(
     tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By each commit of anyone, by a newer checkpoint, and by an older copy in its place it is opened again; and what
-    was read before stays what it was."""
+    """By each commit of anyone, by a newer checkpoint, and by an older copy in its place it is opened again; the next
+    commit comes after the copy's newest. What was read before stays what it was."""
     opened: list[str] = []
     of_place = TablePlace.open
 
@@ -217,7 +223,7 @@ def test_a_table_is_opened_once_for_all_who_read_it(
     shutil.copytree(folder, tmp_path / "copy")
     earlier = tables.snapshot("state_records")
     assert earlier is not None
-    tables.append("state_records", records(2))
+    tables.append("state_records", records(2), at=tables.followed("state_records"))
     assert seen() == (2, 1)
     assert earlier.read().num_rows == 1
     DeltaTable(str(folder)).create_checkpoint()
@@ -225,6 +231,8 @@ def test_a_table_is_opened_once_for_all_who_read_it(
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "copy", folder)
     assert seen() == (1, 1)
+    assert tables.append("state_records", records(3), at=tables.followed("state_records")) == 2
+    assert seen()[0] == 2
 
 
 def test_a_commit_to_a_folder_reaches_the_disk(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,3 +335,84 @@ def _nobody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(user)
+
+
+AUDIT, CLUSTER = "branch-audit", "c"
+SEEN_US = 1_000_000
+
+
+def found(*subjects: str) -> list[dict[str, Any]]:
+    return [{"rule": "export_complete", "subject": each, "detail": "d", "topic": "t"} for each in subjects]
+
+
+def write(tables: Tables, *subjects: str, seen_us: int = SEEN_US) -> dict[str, int]:
+    return write_branch_findings(Tables(tables.config), AUDIT, CLUSTER, found(*subjects), seen_us)
+
+
+def opened(tables: Tables) -> dict[str, int]:
+    """How often each open finding was seen, by subject."""
+    newest = audit_run_id(AUDIT, tables.transaction_version("findings", AUDIT) or 0)
+    rows = tables.rows("findings", {"run_id": newest})
+    assert len({row["subject"] for row in rows}) == len(rows)
+    return {row["subject"]: row["times_seen"] for row in rows}
+
+
+def in_between(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
+    """Runs `other` once between what a write of findings reads and its commit."""
+    waiting: Iterator[Callable[[], object]] = iter([other])
+    upsert = Tables.upsert
+
+    def interrupted(self: Tables, *arguments: Any, **options: Any) -> int:
+        next(waiting, lambda: None)()
+        return upsert(self, *arguments, **options)
+
+    monkeypatch.setattr(Tables, "upsert", interrupted)
+
+
+@pytest.mark.parametrize("theirs", [("a", "c"), ()])
+def test_the_second_commit_fails(tables: Tables, monkeypatch: pytest.MonkeyPatch, theirs: tuple[str, ...]) -> None:
+    """What another audit wrote between reading and writing stays, also where it closed everything. Again, it lands."""
+    write(tables, "a")
+    in_between(monkeypatch, lambda: write(tables, *theirs, seen_us=SEEN_US + 1))
+    with pytest.raises(ConcurrentCommit):
+        write(tables, "a", "b", seen_us=SEEN_US + 2)
+    assert opened(tables) == {each: 2 if each == "a" else 1 for each in theirs}
+    assert write(tables, "a", "b", seen_us=SEEN_US + 2) == {"export_complete": 2}
+    assert opened(tables) == {"a": 3 if theirs else 2, "b": 1}
+
+
+def test_the_same_in_the_same_looks_changes_nothing(tables: Tables) -> None:
+    """The same in later looks moves when it was seen last, and how often; what is not found any more is closed."""
+    write(tables, "a", "b")
+    version = tables.create("findings").version
+    write(tables, "a", "b")
+    assert tables.create("findings").version == version
+    write(tables, "b", seen_us=SEEN_US + 1)
+    assert opened(tables) == {"b": 2}
+    rows = {row["subject"]: row for row in tables.rows("findings")}
+    assert rows["b"]["first_seen_at"] < rows["b"]["last_seen_at"] > rows["a"]["last_seen_at"]
+    assert {row["severity"] for row in rows.values()} == {RULE_BY_ID["export_complete"].severity.value}
+
+
+def test_a_reconciliation_in_between_is_no_conflict(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings of other runs are merged with those of an audit, whichever commits first."""
+    row = {"rule": "unknown", "run_id": "run-7", "severity": "warning", "subject": "s", "cluster_id": CLUSTER}
+    rows = pa.Table.from_pylist([row], TABLES["findings"])
+    write(tables, "a")
+    in_between(monkeypatch, lambda: tables.upsert("findings", rows))
+    write(tables, "b")
+    assert opened(tables) == {"b": 1}
+    assert tables.rows("findings", {"run_id": "run-7"})
+
+
+@pytest.mark.parametrize("earlier", [("a", "b"), ()])
+def test_later_looks_are_not_undone(tables: Tables, earlier: tuple[str, ...]) -> None:
+    """An audit that read fewer looks and comes late changes nothing, also where the later one found nothing at all or
+    what was known."""
+    for later in ((), ("a",), ("a",)):
+        seen_us = SEEN_US + 10
+        write(tables, *later, seen_us=seen_us)
+        before = opened(tables)
+        with pytest.raises(ConcurrentCommit, match="later looks"):
+            write(tables, *earlier, seen_us=seen_us - 1)
+        assert opened(tables) == before

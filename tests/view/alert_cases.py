@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from drivers.own_process import finished
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "dashboards/prometheus/acktrail-alerts.yml"
@@ -66,4 +67,4 @@ def case(name: str, series: Series, *fires: str) -> dict[str, Any]:
 def promtool(folder: Path, tests: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
     file = folder / "alerts.test.yml"  # JSON is YAML
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}), "utf-8")
-    return subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    return finished("promtool", "test", "rules", file)

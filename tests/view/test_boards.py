@@ -7,7 +7,6 @@ import ast
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from urllib.parse import quote_plus
 
 import pytest
 import yaml
+from drivers.own_process import finished
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
@@ -150,7 +150,7 @@ def test_prometheus_understands_every_query(tmp_path: Path) -> None:
         rules = [{"record": f"query:{number}", "expr": each} for number, each in enumerate(expressions)]
         file = tmp_path / "queries.yml"
         file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}), "utf-8")
-        return subprocess.run(["promtool", "check", "rules", file], capture_output=True, check=False).returncode
+        return finished("promtool", "check", "rules", file).returncode
 
     assert check(list(queries().values())) == 0
     assert check(["sum by (x acktrail_groups"]) != 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +14,13 @@ import pytest
 import yaml
 from confluent_kafka import AcknowledgeType
 from confluent_kafka.admin import NewTopic
+from drivers.own_process import printed
+from oracle.kafka_classes import compile_java
 from prometheus_client.parser import text_string_to_metric_families
-from servers.jmx_exporter import BrokerMetrics, ask
+from servers.fetched_jars import fetched_jars
 from servers.workload import Workload, until
 
+from acktrail.java import find_java
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail_embedded import EmbeddedBroker
 
@@ -37,6 +41,42 @@ NOT_HERE: Final = frozenset(
         "kafka_share_coordinator_thread_idle_ratio_min",  # documented; the release does not have it
     }
 )
+
+
+_JAR: Final = {
+    ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1"): (
+        "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1"
+    )
+}
+_PROGRAM: Final = Path(__file__).with_name("ShareMetrics.java")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMetrics:
+    """`beans`: attributes of MBeans in the form that the exporter's patterns are about; `text`: what it shows."""
+
+    beans: tuple[str, ...]
+    text: str
+
+
+def ask(pid: int, rules: Path, folder: Path) -> BrokerMetrics:
+    """What the exporter makes of the JVM `pid` by the file of `rules`; skips the test without a JDK or the exporter."""
+    jar = f"{fetched_jars('jmx-exporter', _JAR)}/*"
+    compile_java(jar, folder, _PROGRAM)
+    command = [find_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}:{jar}", "ShareMetrics", str(pid), rules]
+    lines = printed(*command).splitlines()
+    beans = [line.removeprefix("mbean ") for line in lines if line.startswith("mbean ")]
+    return BrokerMetrics(
+        beans=tuple(map(_exporter_form, beans)), text="\n".join(line for line in lines if not line.startswith("mbean "))
+    )
+
+
+def _exporter_form(bean: str) -> str:
+    """``kafka.server:type=A,name=B`` and an attribute as ``kafka.server<type=A, name=B><>attribute``."""
+    name, _, attribute = bean.partition("\t")
+    domain, _, rest = name.partition(":")
+    parts = re.findall(r'(?:"(?:\\.|[^"])*"|[^,"])+', rest)
+    return f"{domain}<{', '.join(parts)}><>{attribute}"
 
 
 @cache

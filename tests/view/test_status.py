@@ -24,6 +24,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from drivers.command_line import Done, loaded, run
+from drivers.own_process import finished
 from samples.health_tables import CLUSTER, HOSTILE, HealthTables
 from servers.web_server import web_server
 
@@ -128,8 +129,7 @@ def test_a_pipe_has_no_width(health: HealthTables) -> None:
     reason = "the start offset does not move " * 20
     health.reconciled([{**health.queue("g", "stuck"), "reason": reason}])
     command = [str(Path(sys.executable).with_name("acktrail")), "status", "--tables", health.config.uri]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80"})
-    assert reason.strip() in done.stdout
+    assert reason.strip() in finished(*command, env={**os.environ, "COLUMNS": "80"}).stdout
 
 
 def test_a_critical_finding_is_something_to_act_on(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +219,7 @@ def test_watching(health: HealthTables) -> None:
 def test_it_starts_without_heavy_packages(health: HealthTables) -> None:
     """Neither pandas nor Spark nor a Kafka client: it is asked again and again."""
     health.reconciled([health.queue("g", "ok")])
-    code, modules = loaded("status", "--tables", health.config.uri)
+    (code,), modules = loaded(f"status --tables {health.config.uri}")
     assert (code, modules & {"pandas", "pyspark", "great_expectations", "kafka", "rich.table"}) == (0, set())
 
 

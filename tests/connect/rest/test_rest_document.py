@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from drivers.own_process import printed
 from servers.connect_worker import connect_worker
 from servers.workload import Workload, until
 
@@ -37,9 +37,8 @@ class Session:
     def run(self, command: str) -> Any:
         for old, new in self.words.items():
             command = command.replace(old, str(new))
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
-        return json.loads(done.stdout) if done.stdout else None
+        said = printed("bash", "-c", command)
+        return json.loads(said) if said else None
 
     def offsets(self) -> dict[int, Any]:
         found = self.run(f"curl -sSf {WORKER}/connectors/state/offsets")["offsets"]

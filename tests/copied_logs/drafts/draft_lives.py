@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from copied_logs.released_records import known_or_none
+from copied_logs.dialect_dumps import as_log
 from hypothesis import strategies as st
-from samples.random_records import INT64, any_batches, keys
+from jobs.world import batch
+from samples.random_records import INT64, any_batches, keys, known_or_none
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
@@ -137,10 +138,7 @@ class Truth:
         found = []
         for offset in chosen:
             known[offset] = (self.source.choice((0, 2, 2, 4)), known.get(offset, (0, 0))[1] + 1)
-            state, count = known[offset]
-            found.append(
-                StateBatch(first_offset=offset, last_offset=offset, delivery_state=state, delivery_count=count)
-            )
+            found.append(batch(offset, offset, *known[offset]))
         return tuple(found)
 
     def start(self, key: Hashable) -> int:
@@ -300,18 +298,8 @@ LIVES: dict[str, Callable[..., ControlWalk | CheckpointWalk]] = {
 """By dialect."""
 
 
-def placed(records: list[Any], *, first: int = 0, stride: int = 1) -> tuple[RecordAt[Any], ...]:
-    """Records one after the other in one log."""
-    return tuple(
-        RecordAt(partition=0, offset=first + stride * index, record=record) for index, record in enumerate(records)
-    )
-
-
 def _batches(offsets: Mapping[int, tuple[int, int]]) -> tuple[StateBatch, ...]:
-    return tuple(
-        StateBatch(first_offset=o, last_offset=o, delivery_state=s, delivery_count=c)
-        for o, (s, c) in sorted(offsets.items())
-    )
+    return tuple(batch(offset, offset, *held) for offset, held in sorted(offsets.items()))
 
 
 @st.composite
@@ -338,7 +326,7 @@ def draft_logs(draw: st.DrawFn) -> tuple[RecordAt[DraftRecord], ...]:
             records.append(DraftSnapshot(snapshot_epoch=epochs[key], **own))
         else:
             records.append(DraftUpdate(snapshot_epoch=epochs[key], start_offset=None, batches=batches, **own))
-    return placed(records)
+    return as_log(records)
 
 
 @st.composite
@@ -360,7 +348,7 @@ def state_logs(draw: st.DrawFn) -> tuple[RecordAt[StateRecord], ...]:
         else:
             own |= {name: draw(known_or_none(small)) for name in ("leader_epoch", "delivery_complete_count")}
             records.append(ShareUpdate(**own))
-    return placed(records)
+    return as_log(records)
 
 
 def lived_logs(name: str, **how: Any) -> st.SearchStrategy[tuple[RecordAt[Any], ...]]:

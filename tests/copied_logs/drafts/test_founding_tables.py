@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from copied_logs.dialect_dumps import KEY, as_log, dump
 from drivers.command_line import run
+from jobs.world import batch
 from samples.golden_vectors import SEED, example
 
-from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
 from acktrail_copied_logs.dialects import Policy
@@ -63,11 +63,11 @@ def batches_of(row: Row) -> list[list[int]]:
 
 
 def window_of(row: Row) -> OffsetWindow:
-    after, fields = row["durable_after"], ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    after = row["durable_after"]
     return OffsetWindow(
         start_offset=after["spso_effective"],
         end_offset=after["speo_effective"],
-        batches=tuple(StateBatch(**dict(zip(fields, each, strict=True))) for each in batches_of(row)),
+        batches=tuple(batch(*each) for each in batches_of(row)),
     )
 
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from copied_logs.dialect_dumps import as_log
 from copied_logs.drafts.draft_lives import (
     KEYS,
     delivery_steps,
     draft_logs,
     lived_logs,
-    placed,
     pointwise,
     state_logs,
     windows,
@@ -21,6 +21,7 @@ from copied_logs.drafts.draft_lives import (
 from definitions.batch_laws import in_order
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs import world
 from samples.coordinator_random_calls import Step, coordinator, scripts, take
 from samples.random_records import batches
 
@@ -173,13 +174,10 @@ def test_both_policies_agree_on_a_draft_log_without_violations(log: tuple[Record
 
 def test_policies_differ_only_where_epochs_differ() -> None:
     """R002-12: an update of another snapshot epoch is a finding by both policies; only the broker's applies it."""
-    one = StateBatch(first_offset=5, last_offset=9, delivery_state=2, delivery_count=1)
-    log = placed(
-        [
-            DraftSnapshot(key=KEYS[0], state_epoch=1, snapshot_epoch=3, start_offset=5, batches=()),
-            DraftUpdate(key=KEYS[0], state_epoch=1, snapshot_epoch=2, start_offset=None, batches=(one,)),
-        ]
-    )
+    one = world.batch(5, 9)
+    whole = DraftSnapshot(key=KEYS[0], state_epoch=1, snapshot_epoch=3, start_offset=5, batches=())
+    part = DraftUpdate(key=KEYS[0], state_epoch=1, snapshot_epoch=2, start_offset=None, batches=(one,))
+    log = as_log([whole, part])
     strict, broker = (replay_draft_log(log, policy=policy) for policy in (Policy.STRICT, Policy.BROKER))
 
     assert [found.rule for found in strict.violations] == [Rule.UPDATE_EPOCH_MATCHES]
@@ -205,19 +203,8 @@ def test_strict_is_the_broker_without_the_records_it_names(log: tuple[RecordAt[A
 
 
 def snapshot(**changes: Any) -> ShareSnapshot:
-    one = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
-    before = ShareSnapshot(
-        key=KEYS[0],
-        snapshot_epoch=4,
-        state_epoch=9,
-        leader_epoch=2,
-        start_offset=50,
-        delivery_complete_count=10,
-        create_timestamp_ms=1,
-        write_timestamp_ms=2,
-        batches=(one,),
-    )
-    return replace(before, **changes)
+    epochs = {"snapshot_epoch": 4, "state_epoch": 9, "leader_epoch": 2}
+    return replace(world.snapshot(KEYS[0], 50, (world.batch(50, 59),), **epochs), **changes)
 
 
 BACK: dict[str, tuple[dict[str, Any], list[Rule]]] = {
@@ -242,7 +229,7 @@ def test_an_epoch_that_goes_back_is_a_violation(case: str) -> None:
     """R002-06, R002-12: each way in which epochs and start offset may not go is a finding of its own, at its record."""
     changes, rules = BACK[case]
     after = snapshot(**{"snapshot_epoch": 5, **changes})
-    replayed = replay_strictly(placed([snapshot(), after]))
+    replayed = replay_strictly(as_log([snapshot(), after]))
 
     assert [found.rule for found in replayed.violations] == rules
     assert all(found.offset == 1 for found in replayed.violations)
@@ -262,12 +249,12 @@ def test_epochs_of_checkpoints_start_and_step() -> None:
         )
 
     def iii(*epochs: int, **how: bool) -> list[int]:
-        violations = replay_checkpoint_log(placed([keyed(e) for e in epochs]), **how).violations
+        violations = replay_checkpoint_log(as_log([keyed(e) for e in epochs]), **how).violations
         assert {found.rule for found in violations} <= {Rule.CHECKPOINT_EPOCH_STEP}
         return [found.offset for found in violations]
 
     def i(*epochs: int, **how: bool) -> list[int]:
-        return [found.offset for found in replay_control_log(placed([control(e) for e in epochs]), **how).violations]
+        return [found.offset for found in replay_control_log(as_log([control(e) for e in epochs]), **how).violations]
 
     assert (iii(0, 1, 2), i(1, 2, 3)) == ([], [])
     assert (iii(1), i(0), iii(0, 2), i(1, 1)) == ([0], [0], [1], [1])
@@ -277,7 +264,7 @@ def test_epochs_of_checkpoints_start_and_step() -> None:
 
 def test_a_checkpoint_without_start_is_found() -> None:
     """R000-28: only a delta may leave the start offset out."""
-    log = placed([Checkpoint(key=KEYS[0], checkpoint_epoch=0, start_offset=None, batches=())])
+    log = as_log([Checkpoint(key=KEYS[0], checkpoint_epoch=0, start_offset=None, batches=())])
     assert [found.rule for found in replay_checkpoint_log(log).violations] == [Rule.CHECKPOINT_HAS_START]
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from copied_logs.drafts.draft_lives import KEYS, placed
+from copied_logs.dialect_dumps import KEY, as_log
 from samples.golden_vectors import SEED, vector
 
 from acktrail.model.batches import StateBatch
@@ -44,7 +44,6 @@ from acktrail_simulation.drafts.document_json import read_checkpoint_record
 from acktrail_simulation.drafts.record_encoders import encode_in
 from acktrail_simulation.messages.batch_json import read_batches
 
-KEY = KEYS[0]
 G1 = GroupId("G1")
 
 
@@ -73,7 +72,7 @@ def test_delta_index_steps(case: dict[str, Any]) -> None:
 
 def sequence() -> tuple[RecordAt[Any], ...]:
     records = SEED["record_sequences"][0]["records"]
-    return placed([keyed({k: r[k] for k in ("CheckpointEpoch", "DeltaIndex") if k in r}) for r in records], first=1)
+    return as_log([keyed({k: r[k] for k in ("CheckpointEpoch", "DeltaIndex") if k in r}) for r in records], first=1)
 
 
 def test_the_record_sequence() -> None:
@@ -116,7 +115,7 @@ def test_delta_indices_do_not_choose_the_state_partition() -> None:
 def test_a_missing_delta_is_a_finding() -> None:
     """R000-18, R000-20: the index after it is no valid step, at the offset of its record."""
     records = [{"CheckpointEpoch": 0}, *({"CheckpointEpoch": 0, "DeltaIndex": index} for index in (0, 2))]
-    found = replay_checkpoint_log(placed([keyed({**each, "StateBatches": []}) for each in records])).violations
+    found = replay_checkpoint_log(as_log([keyed({**each, "StateBatches": []}) for each in records])).violations
 
     assert [(each.rule, each.offset) for each in found] == [(Rule.DELTA_INDEX_STEP, 2)]
 
@@ -124,7 +123,7 @@ def test_a_missing_delta_is_a_finding() -> None:
 def test_an_index_used_twice_loses_data() -> None:
     """R000-14, R000-29: compaction of a log with a reused index changes the state, and replay says so beforehand."""
     case = vector("DV-delta-index-reuse-loses-data")
-    log = placed([keyed(record) for record in case["records"]])
+    log = as_log([keyed(record) for record in case["records"]])
     full, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log), compacted=True)
 
     assert full.states[KEY].batches == batches(case["replay_full_log"])
@@ -135,7 +134,7 @@ def test_an_index_used_twice_loses_data() -> None:
 def test_a_delta_of_another_epoch_is_skipped() -> None:
     """R000-16, R000-30: it changes nothing and is a finding with its address."""
     case = vector("DV-epoch-mismatch-delta")
-    replayed = replay_checkpoint_log(placed([keyed(record) for record in case["records"]]), compacted=True)
+    replayed = replay_checkpoint_log(as_log([keyed(record) for record in case["records"]]), compacted=True)
 
     state = replayed.states[KEY]
     assert (state.start_offset, list(state.batches)) == (case["state"]["start_offset"], case["state"]["batches"])
@@ -154,14 +153,14 @@ def test_tombstones_in_order() -> None:
         Tombstone(key=KEY),
         DeltaTombstone(key=KEY, delta_index=0),
     ]
-    replayed = replay_checkpoint_log(placed(records))
+    replayed = replay_checkpoint_log(as_log(records))
 
     assert replayed.states.get(KEY) is case["state"]
     assert list(replayed.tracks[KEY].pending_delta_tombstones) == case["pending_delta_tombstones"]
     assert [found.rule for found in replayed.violations] == [Rule.DELETION_COMPLETE]
-    finished = replay_checkpoint_log(placed([*records, DeltaTombstone(key=KEY, delta_index=1)]))
+    finished = replay_checkpoint_log(as_log([*records, DeltaTombstone(key=KEY, delta_index=1)]))
     assert (finished.states, finished.violations) == ({}, ())
-    early = replay_checkpoint_log(placed([*records[:3], DeltaTombstone(key=KEY, delta_index=0)]))
+    early = replay_checkpoint_log(as_log([*records[:3], DeltaTombstone(key=KEY, delta_index=0)]))
     assert [found.rule for found in early.violations] == [Rule.DELETION_ORDER]
 
 
@@ -230,7 +229,7 @@ def test_back_offset_chains(case: dict[str, Any]) -> None:
 
 def test_chains_do_not_cross_groups() -> None:
     """R001-01, R001-07: a back offset that leads to another group's record, or a head that is not there, is broken."""
-    log = placed([checkpoint(1, "G2"), delta(1, back=5)], first=5)
+    log = as_log([checkpoint(1, "G2"), delta(1, back=5)], first=5)
 
     broken = [replay_back_chains(log, {G1: head})[G1].broken for head in (6, 7)]
     assert broken == ["5 belongs to another group", "7 missing"]
@@ -264,10 +263,10 @@ def test_a_control_delta_of_another_epoch_is_skipped() -> None:
     """R001-14: what follows the checkpoint with another epoch, or comes before any, is found and changes nothing."""
     first, stale = checkpoint(1, end_offset=5), delta(2, batches=batches([[0, 4, 2, 1]]))
 
-    replayed = replay_control_log(placed([stale, first, stale]))
+    replayed = replay_control_log(as_log([stale, first, stale]))
     assert (replayed.states[G1].batches, replayed.states[G1].window.start_offset) == ((), 0)
     assert [(found.rule, found.offset) for found in replayed.violations] == [
         (Rule.DELTA_HAS_CHECKPOINT, 0),
         (Rule.DELTA_EPOCH_MATCHES, 2),
     ]
-    assert replay_control_log(placed([stale, first]), cleaned=True).violations == ()
+    assert replay_control_log(as_log([stale, first]), cleaned=True).violations == ()

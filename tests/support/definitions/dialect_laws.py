@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
+from acktrail.errors import MalformedRecord, UnsupportedRecord
 
 if TYPE_CHECKING:
     from acktrail_copied_logs.dialects import Dialect
@@ -26,15 +26,6 @@ def every_cut_is_found(decode: Callable[[bytes, bytes | None], Any], encoded: En
         with pytest.raises(MalformedRecord) as caught:
             decode(key, (value or b"")[:length])
         assert (caught.value.part, 0 <= caught.value.position <= length) == ("value", True)
-
-
-def any_bytes_are_a_record_or_refused(dialect: Dialect[Any], encode: Any, key: bytes | None, value: Any) -> None:
-    """What is decoded can be written again."""
-    try:
-        record = dialect.decode(key, value)
-    except InputError:
-        return
-    assert dialect.decode(*encode(record)) == record
 
 
 def a_later_version_is_named(dialect: Dialect[Any], key: bytes) -> None:

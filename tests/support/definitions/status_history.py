@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Container, Iterable, Iterator, MutableMapping, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter, itemgetter
 
@@ -112,6 +112,18 @@ def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
         case ShareSnapshot():
             is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
             return Cause.RESET if is_new_epoch or record.is_initialization else Cause.SNAPSHOT
+
+
+def changes_of(log: Sequence[StateRecord], lost: Container[int] = (), first: int = 0) -> list[StatusChange]:
+    """The changes of a log that is known from the record `first` on, without those that were `lost`. Records are a
+    millisecond apart, the first ones before 1970."""
+    history, found = History(0, {}), list[StatusChange]()
+    for at, record in enumerate(log[first:], first):
+        if at in lost:
+            found += history.gap(at) if at - 1 not in lost else ()
+        else:
+            found += history.record(record, offset=at, timestamp_ms=at - 5)
+    return found
 
 
 def change_table(changes: Iterable[StatusChange]) -> pa.Table:

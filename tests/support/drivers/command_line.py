@@ -4,7 +4,6 @@ a command loads."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pyarrow  # noqa: F401  # with numpy, which a command alone in its process may hide
 import pytest
+from drivers.own_process import printed
 
 from acktrail.cli.main import _run
 
@@ -58,10 +58,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Done:
     return Done(code=code, stdout=said.out, stderr=said.err)
 
 
-def loaded(*arguments: str | Path) -> tuple[int, set[str]]:
-    """The exit code of ``acktrail`` with `arguments`, in a process of its own, and the modules that it loaded."""
-    words = [*map(str, arguments)]
-    probe = f"import sys, acktrail.cli.main as cli; code = cli._run({words!r}); print('\\n', code, *sys.modules)"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    code, *modules = done.stdout.splitlines()[-1].split()
-    return int(code), {*modules}
+def loaded(*commands: str) -> tuple[list[int], set[str]]:
+    """The exit codes of ``acktrail`` with each of `commands`, one after the other in a process of their own, and the
+    modules that it loaded."""
+    words = [command.split() for command in commands]
+    probe = f"import sys, acktrail.cli.main as cli; print('\\n', *map(cli._run, {words!r}), 'and', *sys.modules)"
+    codes, _, modules = printed(sys.executable, "-c", probe).splitlines()[-1].partition(" and ")
+    return [*map(int, codes.split())], {*modules.split()}

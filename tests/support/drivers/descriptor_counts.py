@@ -6,11 +6,11 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from drivers.own_process import printed
 from kafka.protocol.metadata import MetadataRequest
 from servers.kafka_proxy import kafka_proxy
 
@@ -26,12 +26,7 @@ def descriptor_counts(fault: str, config: KafkaConfig) -> list[int]:
     """The counts of one of `_FAULTS`, after each time."""
     asked = {"servers": config.bootstrap_servers, "properties": dict(config.properties), "fault": fault}
     surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, __file__]
-    done = subprocess.run(
-        command, input=json.dumps(asked), env=surroundings, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    counts: list[int] = json.loads(done.stdout)
+    counts: list[int] = json.loads(printed(sys.executable, __file__, input=json.dumps(asked), env=surroundings))
     return counts
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 from drivers.command_line import run as command
+from drivers.own_process import finished
 from servers.guarded_broker import GuardedBroker
 from servers.real_broker import kafka_tool
 from servers.workload import Workload, until
@@ -65,7 +66,7 @@ def run_by_kafkas_tool(broker: GuardedBroker, folder: Path, commands: Sequence[s
         script, *arguments = shlex.split(line)
         assert script == "kafka-acls.sh"
         tool = kafka_tool("org.apache.kafka.tools.AclCommand", *arguments)
-        return subprocess.run(tool, cwd=folder, capture_output=True, text=True, check=False)
+        return finished(*tool, cwd=folder)
 
     with ThreadPoolExecutor(2) as pool:
         for done in pool.map(run, commands):

@@ -65,12 +65,8 @@ def main() -> None:
         source = str(HERE / "MirrorRecords.java")
         subprocess.run(["javac", "-nowarn", "-cp", path, "-d", str(classes), source], check=True)
         command = [str(installation.java), "-Dorg.apache.logging.log4j.level=OFF", "-cp", path]
-        done = subprocess.run(
-            [*command, "org.apache.kafka.connect.mirror.MirrorRecords"],
-            input=json.dumps(questions()).encode(),
-            capture_output=True,
-            check=True,
-        )
+        command.append("org.apache.kafka.connect.mirror.MirrorRecords")
+        done = subprocess.run(command, input=json.dumps(questions()).encode(), stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
     parts = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in found.items()]
     (HERE / "records.json").write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="ascii")

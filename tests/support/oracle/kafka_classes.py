@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from drivers.own_process import printed
 
 from acktrail_embedded.kafka.installation import Installation, install
 
-__all__ = ["KafkaProgram", "camel", "compiled"]
+__all__ = ["KafkaProgram", "camel", "compile_java", "compiled"]
+
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,39 +27,24 @@ class KafkaProgram:
 
     def run(self, text: str) -> list[str]:
         """The lines it prints for `text`; a failure shows what it said."""
-        done = subprocess.run(
-            [
-                str(self.installation.java),
-                "-XX:TieredStopAtLevel=1",
-                "-Dorg.apache.logging.log4j.level=OFF",
-                "-cp",
-                f"{self.installation.jars}/*:{self.classes}",
-                self.main_class,
-            ],
-            input=text.encode("utf-8"),
-            capture_output=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr.decode("utf-8", "replace")[-4_000:]
-        return done.stdout.decode("utf-8").splitlines()
+        options = [*_SHORT_LIVED, "-Dorg.apache.logging.log4j.level=OFF"]
+        path = f"{self.installation.jars}/*:{self.classes}"
+        said = printed(self.installation.java, *options, "-cp", path, self.main_class, input=text, encoding="utf-8")
+        return said.splitlines()
+
+
+def compile_java(class_path: str, folder: Path, *sources: Path) -> None:
+    """Compile `sources` into `folder`; skips the test where there is no JDK."""
+    if shutil.which("javac") is None:
+        pytest.skip("no javac: a JDK is needed to compile a program in Java")
+    compiler = ("javac", *(f"-J{option}" for option in _SHORT_LIVED), "-proc:none", "-nowarn")
+    printed(*compiler, "-cp", class_path, "-d", folder, *sources)
 
 
 def compiled(sources: tuple[str, ...], main_class: str, version: str, folder: Path) -> KafkaProgram:
     """The program of `sources` for a Kafka release; skips the test where there is no JDK."""
-    compiler = shutil.which("javac")
-    if compiler is None:
-        pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own classes")
     installation = install(version)
-    paths = [str(Path(__file__).with_name(source)) for source in sources]
-    done = subprocess.run(
-        [compiler, "-nowarn", "-cp", f"{installation.jars}/*", "-d", str(folder), *paths],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    compile_java(f"{installation.jars}/*", folder, *(Path(__file__).with_name(source) for source in sources))
     return KafkaProgram(installation=installation, classes=folder, main_class=main_class)
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from jobs.world import batch
 from oracle.kafka_classes import compiled
 
-from acktrail.model.batches import StateBatch, combine_state_batches
+from acktrail.model.batches import combine_state_batches
 from acktrail.model.replay import SharePartitionState
 
 __all__ = ["assert_equal", "by_key", "form_of", "kafkas_answers"]
@@ -33,9 +34,7 @@ def kafkas_answers(dumps: Iterable[list[str]], version: str, folder: Path) -> li
 
 def coalesced(state: dict[str, Any]) -> dict[str, Any]:
     """Neighbours joined: Kafka before 4.4 may leave equal ones apart (KAFKA-20691). A disordered list stays."""
-    batches = [
-        StateBatch(first_offset=a, last_offset=b, delivery_state=s, delivery_count=c) for a, b, s, c in state["batches"]
-    ]
+    batches = [batch(*each) for each in state["batches"]]
     if any(x.last_offset >= y.first_offset for x, y in itertools.pairwise(batches)):
         return state
     joined = combine_state_batches(batches, (), None)

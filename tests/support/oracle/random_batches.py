@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from jobs.world import snapshot, update
+from jobs.world import batch, snapshot, update
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import StateRecord, Tombstone
@@ -18,14 +18,8 @@ def random_batches(source: random.Random, *, width: int, longest: int) -> tuple[
     found = []
     for _ in range(source.choice((0, 1, 1, 2, 3, 5))):
         first = source.randrange(width)
-        found.append(
-            StateBatch(
-                first_offset=first,
-                last_offset=first + source.randrange(longest),
-                delivery_state=source.choice((0, 1, 2, 3, 4)),
-                delivery_count=source.randrange(1, 6),
-            )
-        )
+        last = first + source.randrange(longest)
+        found.append(batch(first, last, source.choice((0, 1, 2, 3, 4)), source.randrange(1, 6)))
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hypothesis import strategies as st
+from jobs.world import batch
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -44,14 +45,8 @@ def _batches(draw: st.DrawFn) -> tuple[StateBatch, ...]:
     found = []
     for _ in range(draw(st.integers(0, 3))):
         first = draw(_offsets)
-        found.append(
-            StateBatch(
-                first_offset=first,
-                last_offset=first + draw(st.integers(0, 6)),
-                delivery_state=draw(st.sampled_from((0, 2, 3, 4))),
-                delivery_count=draw(st.integers(1, 4)),
-            )
-        )
+        last = first + draw(st.integers(0, 6))
+        found.append(batch(first, last, draw(st.sampled_from((0, 2, 3, 4))), draw(st.integers(1, 4))))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Lines of record dumps (``acktrail_copied_logs.copied_files``)."""
+"""Copied records (``acktrail_copied_logs.copied_files``): lines of dumps, and tables of column files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
+
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 
 
@@ -28,6 +31,14 @@ def write_dump(records: Iterable[RawRecord], file: Path) -> Path:
     """A dump of `records`."""
     file.write_text("".join(dump_line(record) + "\n" for record in records), encoding="utf-8")
     return file
+
+
+def raw_table(records: Iterable[RawRecord]) -> pa.Table:
+    """`records` as rows of ``RAW_RECORDS``; a timestamp that is not known is null."""
+    rows = [
+        (r.state_partition, r.offset, r.timestamp_ms if r.timestamp_ms >= 0 else None, r.key, r.value) for r in records
+    ]
+    return pa.Table.from_pylist([dict(zip(RAW_RECORDS.names, row, strict=True)) for row in rows], schema=RAW_RECORDS)
 
 
 def _encoded(raw: bytes | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from jobs.world import batch
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
@@ -16,6 +17,7 @@ __all__ = [
     "batches",
     "disjoint_batches",
     "keys",
+    "known_or_none",
     "records",
     "snapshots",
     "updates",
@@ -24,8 +26,14 @@ __all__ = [
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-_known32 = st.one_of(st.none(), INT32.filter(lambda n: n != -1))
-_known64 = st.one_of(st.none(), INT64.filter(lambda n: n != -1))
+
+
+def known_or_none(numbers: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
+    """None, or a number that is not -1."""
+    return st.one_of(st.none(), numbers.filter(lambda n: n != -1))
+
+
+_known32, _known64 = known_or_none(INT32), known_or_none(INT64)
 
 keys = st.builds(
     SharePartition,
@@ -52,14 +60,8 @@ def batches(draw: st.DrawFn, *, low: int = 0, high: int = 40, most: int = 5) -> 
     found = []
     for _ in range(draw(st.integers(0, most))):
         first = draw(st.integers(low, high))
-        found.append(
-            StateBatch(
-                first_offset=first,
-                last_offset=draw(st.integers(first, high + 5)),
-                delivery_state=draw(st.integers(0, 4)),
-                delivery_count=draw(st.integers(0, 4)),
-            )
-        )
+        last = draw(st.integers(first, high + 5))
+        found.append(batch(first, last, draw(st.integers(0, 4)), draw(st.integers(0, 4))))
     return tuple(found)
 
 
@@ -70,9 +72,7 @@ def disjoint_batches(draw: st.DrawFn, *, start: int = 0) -> tuple[StateBatch, ..
     for _ in range(draw(st.integers(0, 5))):
         first = position + draw(st.integers(0, 3))
         last = first + draw(st.integers(0, 5))
-        state = draw(st.sampled_from((0, 2, 4)))
-        count = draw(st.integers(1, 5))
-        found.append(StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count))
+        found.append(batch(first, last, draw(st.sampled_from((0, 2, 4))), draw(st.integers(1, 5))))
         position = last + 1
     return tuple(found)
 

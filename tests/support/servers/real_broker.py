@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from embedded.processes import eventually
 from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail_embedded.kafka.installation import TOOLS, install
 
-__all__ = ["kafka_tool", "kill", "releases", "restart"]
+__all__ = ["broker_of_release", "kafka_tool", "kill", "releases", "restart"]
 
 
 def kill(broker: EmbeddedBroker, number: signal.Signals = signal.SIGKILL) -> None:
@@ -33,6 +35,16 @@ def kafka_tool(main_class: str, *arguments: str, version: str = DEFAULT_VERSION)
     installation = install(TOOLS.get(version, version))
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF")
     return list(installation.command(main_class, *arguments, jvm_options=options))
+
+
+@contextmanager
+def broker_of_release(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """A broker of the release that a fixture is asked for: the shared one where it is of that release."""
+    if request.param == DEFAULT_VERSION:
+        yield request.getfixturevalue("broker")
+        return
+    with EmbeddedBroker(request.param) as own:
+        yield own
 
 
 def releases(always: str, *others: str) -> list[Any]:

@@ -26,6 +26,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from drivers.own_process import printed
 from embedded.processes import eventually
 from servers.certificates import Authority
 
@@ -232,13 +233,11 @@ class S3:
 
     def _add_reader(self) -> None:
         """Make the account that may read what a bucket's policy says."""
-        command = [
-            *(str(versitygw()), "admin", "--access", self.root.access, "--secret", self.root.secret),
+        printed(
+            *(versitygw(), "admin", "--access", self.root.access, "--secret", self.root.secret),
             *("--endpoint-url", self.direct_address, "--region", REGION),
             *("create-user", "--access", self.reader.access, "--secret", self.reader.secret, "--role", "user"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        )
 
     def _process(self, name: str) -> GuardedProcess:
         for part in ("data", "accounts"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ __all__ = [
     "batch",
     "header_bytes",
     "record_bytes",
+    "segment_file",
     "varint",
 ]
 
@@ -132,3 +134,13 @@ def batch(
     checked += body
     head = struct.pack(">qiibI", base, 9 + len(checked), 7, 2, calc_crc32c(checked))
     return head + checked
+
+
+def segment_file(
+    folder: Path, *parts: bytes, partition: str = "__share_group_state-3", name: str = "00000000000000000000.log"
+) -> Path:
+    """A segment of a partition's log, in a copied log directory."""
+    file = folder / partition / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"".join(parts))
+    return file

@@ -132,7 +132,8 @@ def test_names_are_harmless_and_links_lead_to_the_name_itself(world: HealthTable
 @given(st.integers(0, 3 * MOST_MESSAGES))
 def test_more_changes_than_messages_are_counted(count: int) -> None:
     """At most so many messages, and every change is either a message or counted in the last one."""
-    about = [_message(f"g{number}", QueueStatus.STUCK) for number in range(count)]
+    said = {"state": QueueStatus.STUCK, "urgency": Urgency.ACT, "title": "t", "text": "it is so"}
+    about = [Notification(kind=NotificationKind.STATUS, subject=f"g{each}", **said) for each in range(count)]
     messages = limited(about)
     assert len(messages) <= MOST_MESSAGES
     (*own, last) = messages or (None,)
@@ -155,25 +156,11 @@ def test_what_people_were_sent_is_what_is_known_now(tmp_path_factory: Any, runs:
             [world.queue(group, status) for group, status in statuses.items()], run_id=f"r{number}", minutes=60 - number
         )
         messages = sent(world, f"r{number}")
-        now = {group: _state(status) for group, status in statuses.items() if status is not QueueStatus.STATE_UNKNOWN}
+        known = {group: status for group, status in statuses.items() if status is not QueueStatus.STATE_UNKNOWN}
+        now = {group: status.value if status in IN_TROUBLE else WELL for group, status in known.items()}
         now |= dict.fromkeys(set(expected) - set(statuses), WELL)
         news = {group: state for group, state in now.items() if expected.get(group, WELL) != state}
         assert {subject: state for _, subject, state in messages} == news
         expected |= news
         count += len(news)
     assert len(kept(world)) == count
-
-
-def _state(status: QueueStatus) -> str:
-    return status.value if status in IN_TROUBLE else WELL
-
-
-def _message(group_id: str, status: QueueStatus) -> Notification:
-    return Notification(
-        kind=NotificationKind.STATUS,
-        subject=group_id,
-        state=status,
-        urgency=Urgency.ACT,
-        title=group_id,
-        text="it is so",
-    )

@@ -19,7 +19,7 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
-from acktrail_demo.faults.library import faults_on
+from acktrail_demo.faults.library import FAULTS, faults_on, find_faults
 from acktrail_demo.workload.demo_cluster import inject_faults
 from acktrail_demo.workload.scenario import HOSTILE_GROUP
 
@@ -30,12 +30,15 @@ pytestmark = [
 
 
 RECORDS = 40
+RELEASE = "4.4.0"
+FAULTY = faults_on(RELEASE)
+"""A share partition each."""
 
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[EmbeddedBroker]:
     """A broker with nothing on it but this module's groups."""
-    with EmbeddedBroker() as running:
+    with EmbeddedBroker(RELEASE) as running:
         yield running
 
 
@@ -43,8 +46,8 @@ def own_broker() -> Iterator[EmbeddedBroker]:
 def exported(own_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Root of the tables that the tests below share, in their order; a group with a hostile name has been at work."""
     world = World.at(own_broker.config(), tmp_path_factory.mktemp("runs"))
-    world.make_topic("orders", 3, RECORDS)
-    world.settle(HOSTILE_GROUP, "orders", 3 * RECORDS, lambda _: AcknowledgeType.ACCEPT)
+    world.make_topic("orders", len(FAULTY), RECORDS)
+    world.settle(HOSTILE_GROUP, "orders", len(FAULTY) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
     return Path(world.tables.uri)
 
 
@@ -127,7 +130,9 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     for table in ("reconciliations", "share_partition_states", "quality_results"):
         assert _run_ids(exported, table) == {told["run_id"]}, table
     rows = Tables(TablesConfig(uri=str(exported))).read("reconciliations").to_pylist()
-    assert sorted((row["group_id"], row["partition"]) for row in rows) == [(HOSTILE_GROUP, n) for n in range(3)]
+    assert sorted((row["group_id"], row["partition"]) for row in rows) == [
+        (HOSTILE_GROUP, n) for n in range(len(FAULTY))
+    ]
     assert {row["verdict"] for row in rows} == {"match"}
     assert told["summary"]["share_partitions"] == len(rows)
     page = Path(told["report"]).read_text(encoding="utf-8")
@@ -183,14 +188,13 @@ def stops(fault: Any) -> frozenset[str]:
 def test_the_gate_stops_on_critical_faults_alone(
     dag_bag: Any, exported: Path, own_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """Every fault happens. Those that break no critical rule are reported; of the others the run stops and names each
+    """Every fault happens, each to one share partition: brokers that load them describe what was replayed, and exactly
+    the faults are found. Those that break no critical rule are reported; of the others the run stops and names each
     critical rule with its advice. So does its report, in the place of the last one, and one message. No asset tells of
     a good run."""
     world = World(kafka=own_broker.config(), tables=TablesConfig(uri=str(exported)))
-    faults = faults_on(own_broker.version)
-    world.make_topic("stock", len(faults), RECORDS)
-    world.settle("desk", "stock", len(faults) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
-    inject_faults(own_broker, faults, group_id="desk", topic="stock", records=RECORDS)
+    assert len(FAULTY) == sum(fault.on_broker for fault in FAULTS.values())
+    injected = inject_faults(own_broker, FAULTY, group_id=HOSTILE_GROUP, topic="orders", records=RECORDS)
     conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
 
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
@@ -199,12 +203,15 @@ def test_the_gate_stops_on_critical_faults_alone(
     assert _states(run) == {**ended, "validate": "failed", "publish": "upstream_failed"}
     assert _events(run) == {}
     validated = _results(run)["validate"]
+    found = find_faults(Tables(world.tables), validated["run_id"], injected)
+    assert {each.fault.name: signs for each, signs in zip(injected, found.missing, strict=True) if signs} == {}
+    assert found.others == frozenset()
     page = (tmp_path / "acktrail-report.html").read_text(encoding="utf-8")
     assert "The checks stopped this run" in page.split("</h1>")[0]
     assert page == Path(validated["links"]["report"]).read_text(encoding="utf-8")
     assert verify_pack(world.tables, Path(validated["links"]["evidence"])).fate is FileFate.SAME
     stopping = [failure for failure in validated["failures"] if failure["stops"]]
-    assert {failure["rule"] for failure in stopping} == frozenset[str]().union(*map(stops, faults))
+    assert {failure["rule"] for failure in stopping} == frozenset[str]().union(*map(stops, FAULTY))
     assert len(stopping) < len(validated["failures"])
     data = json.loads((tmp_path / "acktrail-report.json").read_text())
     assert data["totals"]["expectations_stopping"] == len(stopping)

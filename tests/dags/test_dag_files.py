@@ -36,8 +36,6 @@ OF_BRANCHES = {module.rpartition(".")[2]: module for branch in branches() for mo
 """DAG id to module."""
 DAG_IDS = OWN | OF_BRANCHES.keys()
 GATHERS = "acktrail_branches"
-NEVER_TRIED_AGAIN = {"execute"}
-WAITS_FOR_A_PERSON = {"approve"}
 HEAVY = (
     "confluent_kafka", "deltalake", "fastapi", "great_expectations", "kafka", "numpy", "pandas", "pyarrow", "pyspark",
     "acktrail.kafka", "acktrail.format.columns", "acktrail.tables",
@@ -109,12 +107,11 @@ def test_effective_settings(scheduled: dict[str, Any], dag_id: str) -> None:
     assert dag.dagrun_timeout is not None
     for task in dag.tasks:
         assert task.doc_md, task.task_id
-        assert (task.retries == 0) if task.task_id in NEVER_TRIED_AGAIN else (task.retries >= 2), task.task_id
+        assert (task.retries == 0) if task.task_id == "execute" else (task.retries >= 2), task.task_id
         assert timedelta(seconds=5) <= task.retry_delay <= timedelta(minutes=1), task.task_id
-        if task.task_id in WAITS_FOR_A_PERSON:
-            continue
-        assert task.execution_timeout is not None, task.task_id
-        assert task.execution_timeout < dag.dagrun_timeout, task.task_id
+        if task.task_id != "approve":  # it waits for a person
+            assert task.execution_timeout is not None, task.task_id
+            assert task.execution_timeout < dag.dagrun_timeout, task.task_id
 
 
 def test_export_outruns_pruning(scheduled: dict[str, Any]) -> None:
@@ -231,21 +228,18 @@ def test_parameters_explain_themselves(dag_bag: Any, dag_id: str) -> None:
         assert None not in found.schema.get("enum", ()), name
 
 
-REQUIRED = {
-    "acktrail_reset_offsets": {"groups", "strategy"},
-    "acktrail_rollback_offsets": {"plan_id"},
-}
-
-
-@pytest.mark.parametrize("dag_id", sorted(RESETS))
-def test_an_empty_form_starts_no_run(dag_bag: Any, dag_id: str) -> None:
+@pytest.mark.parametrize(
+    ("dag_id", "required"),
+    [("acktrail_reset_offsets", {"groups", "strategy"}), ("acktrail_rollback_offsets", {"plan_id"})],
+)
+def test_an_empty_form_starts_no_run(dag_bag: Any, dag_id: str, required: set[str]) -> None:
     """What a run cannot do without is required by its schema; the other fields have headings, but for a few."""
     params = dag_bag.dags[dag_id].params
     with pytest.raises(exceptions.ParamValidationError):
         params.validate()
     fields = {name: params.get_param(name) for name in params}
     needed = {name for name, of in fields.items() if "null" not in of.schema["type"] and not of.has_value}
-    assert needed == REQUIRED[dag_id]
+    assert needed == required
     assert sum("section" not in of.schema for of in fields.values()) <= 6
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,13 +43,8 @@ CARRIED_OUT = {
     *("note_decision", "execute", "verify", "check_result"),
 }
 HOSTILE = "g`'\"```<b>;--"
-LOADED_ONCE = """
-import sys
-if "scheduler" in sys.argv:
-    import acktrail.change.new_plans, acktrail.export.export_run, acktrail_dashboard.evidence
-    import acktrail_expectations.gate, acktrail_expectations.reset_gate
-"""
-"""Local settings of Airflow: its scheduler has loaded what the tasks need that it forks; each would load it anew."""
+LOADED_ONCE = "acktrail.change.new_plans, acktrail_dashboard.evidence, acktrail_expectations.reset_gate"
+"""What tasks need: the scheduler, which forks them, has it loaded before, or each would load it."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +54,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     tables = TablesConfig(uri=str(folder / "tables"))
     home = (folder / "airflow").resolve()
     (home / "config").mkdir(parents=True)
-    (home / "config/airflow_local_settings.py").write_text(LOADED_ONCE)
+    settings = f"import sys\nif 'scheduler' in sys.argv: import {LOADED_ONCE}\n"
+    (home / "config/airflow_local_settings.py").write_text(settings)
     sent = folder / "messages"
     env = {
         "ACKTRAIL_TABLES": tables.uri,
@@ -92,10 +89,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page | None]:
     """One tab for all of them; None: no browser on this machine."""
-    if CHROMIUM is None:
-        yield None
-        return
-    with browsing(tmp_path_factory.mktemp("browser") / "profile") as page:
+    with browsing(tmp_path_factory.mktemp("browser") / "profile") if CHROMIUM else nullcontext() as page:
         yield page
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from definitions.status_history import edges_of
+from drivers import command_line
 from drivers.own_process import printed
 from kafka_messages import CoordinatorState, coordinator_states
 from samples.dump_lines import write_dump
@@ -25,7 +24,7 @@ from acktrail.format.columns.record_columns import changes_of, replayed_state_of
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.batches import DeliveryState
-from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition
 from acktrail.model.status_changes import LAST_OFFSET, OffsetStatusKind, StatusChange, status_at
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
@@ -77,31 +76,26 @@ class SharePartitionRun:
 
 def report_of(run: WorkloadRun) -> list[SharePartitionRun]:
     """All share partitions of a finished run, those that are deleted among them."""
-    return list(_share_partitions(run))
-
-
-def _share_partitions(run: WorkloadRun) -> Iterator[SharePartitionRun]:
+    found = []
     for ledger in run.ledgers:
         plan = ledger.plan
         confirmed: dict[PartitionLog, list[ConfirmedAck]] = defaultdict(list)
         for entry in ledger.confirmed:
             confirmed[entry.log].append(entry)
-        for topic in plan.topics:
-            for log in topic.logs:
-                topic_id = run.topic_ids[topic.name, topic.incarnation]
-                yield SharePartitionRun(
+        for topic, log in ((each, log) for each in plan.topics for log in each.logs):
+            topic_id = run.topic_ids[topic.name, topic.incarnation]
+            found.append(
+                SharePartitionRun(
                     topic=topic.name,
-                    key=_key(plan.group_id, topic_id, log.partition),
+                    key=SharePartition(group_id=GroupId(plan.group_id), topic_id=topic_id, partition=log.partition),
                     limit=ledger.limit,
                     log_end_offset=topic.end_offset(log.partition),
                     deleted=plan.script is GroupScript.DELETE_GROUP or topic in plan.deleted_topics,
                     deeds=_deeds(confirmed[log], ledger.limit),
                     rejected=frozenset(each.offset for each in confirmed[log] if each.action is Action.REJECT),
                 )
-
-
-def _key(group_id: str, topic_id: TopicId, partition: int) -> SharePartition:
-    return SharePartition(group_id=GroupId(group_id), topic_id=topic_id, partition=partition)
+            )
+    return found
 
 
 def _deeds(confirmed: list[ConfirmedAck], limit: int) -> dict[int, list[Deed]]:
@@ -115,7 +109,6 @@ def _deeds(confirmed: list[ConfirmedAck], limit: int) -> dict[int, list[Deed]]:
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-ACKTRAIL: Final = str(Path(sys.executable).with_name("acktrail"))
 RUN_ID: Final = "end-to-end"
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
 Row = dict[str, Any]
@@ -197,11 +190,6 @@ def history(observed: Observed, reconciled: list[Row]) -> dict[SharePartition, l
 
 def key_of(row: Row) -> SharePartition:
     return SharePartition(**{name: row[name] for name in KEY_COLUMNS})
-
-
-def of_command(*words: str | Path) -> str:
-    """What ``acktrail`` prints."""
-    return printed(ACKTRAIL, *words)
 
 
 def kafkas_rows(text: str) -> dict[tuple[str, str, int], tuple[str, str]]:
@@ -312,7 +300,7 @@ def test_every_records_fate_is_what_the_consumers_did(
 
 
 @pytest.mark.usefixtures("history")
-def test_a_poisoned_records_fate_at_the_command_line(observed: Observed) -> None:
+def test_a_poisoned_records_fate_at_the_command_line(observed: Observed, capsys: pytest.CaptureFixture[str]) -> None:
     """`acktrail record show` on a record that was released until it was archived: each delivery's ending, each shown by
     a record of the state topic that an ordinary consumer read at that place."""
     key, offset, limit = next(
@@ -322,8 +310,7 @@ def test_a_poisoned_records_fate_at_the_command_line(observed: Observed) -> None
         if len(deeds) == run.limit
     )
     place = (key.group_id, key.topic_id, str(key.partition), str(offset))
-    shown = of_command("record", "show", *place, "--tables", observed.tables.uri, "--json")
-    found = json.loads(shown)
+    found = command_line.run(capsys, "record", "show", *place, "--tables", observed.tables.uri, "--json").answer
     (life,) = found["lives"]
     recorded = [i for i in life["intervals"] if i["standing"] == "recorded"]
     ends = [*(["available"] * (limit - 1)), "archived"]
@@ -373,21 +360,21 @@ def test_every_record_was_exported(observed: Observed) -> None:
     assert {r["decode_status"] for r in rows} == {"decoded"}
 
 
-def test_a_dump_replays_to_the_tables(observed: Observed, states: dict[SharePartition, Row], tmp_path: Path) -> None:
+def test_a_dump_replays_to_the_tables(
+    observed: Observed, states: dict[SharePartition, Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`acktrail record replay` on a dump of the topic gives the states that the reconciliation wrote."""
-    lines = of_command("record", "replay", write_dump(observed.records, tmp_path / "state.jsonl")).splitlines()
-    replayed = {key_of({**row, "group_id": row["group"]}): row for row in map(json.loads, lines)}
+    rows = command_line.run(capsys, "record", "replay", write_dump(observed.records, tmp_path / "state.jsonl")).rows
+    replayed = {key_of({**row, "group_id": row["group"]}): row for row in rows}
 
     assert states.keys() == replayed.keys()
     for key, state in states.items():
         expected = {name: state[name] for name in ("state_epoch", "snapshot_epoch", "leader_epoch")}
         expected |= {"start_offset": -1 if state["start_offset"] is None else state["start_offset"]}
-        expected |= {"delivery_complete_count": state["delivery_complete_count"], "batches": batches_of(state)}
+        names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+        batches = [[batch[name] for name in names] for batch in state["batches"]]
+        expected |= {"delivery_complete_count": state["delivery_complete_count"], "batches": batches}
         assert {name: replayed[key][name] for name in expected} == expected
-
-
-def batches_of(state: Row) -> list[list[int]]:
-    return [[b["first_offset"], b["last_offset"], b["delivery_state"], b["delivery_count"]] for b in state["batches"]]
 
 
 @pytest.mark.usefixtures("reconciled")

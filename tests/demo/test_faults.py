@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -28,8 +28,7 @@ from acktrail.connect.contract import SourceTaskContext
 from acktrail.errors import InputError
 from acktrail.executors import InProcess
 from acktrail.format.wire.state_record import decode
-from acktrail.model.records import StateRecord
-from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, QualityRule
+from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -58,25 +57,22 @@ class ExportedWorld(World):
         assert at_most is None
         self.log_starts |= lost or {}
         sink = DeltaSink(self.tables, cluster_id="c1", run_id=run_id, clock=lambda: self.now)
-        for partition in self.logs:
-            task = MemoryTask([self._log(partition)], cluster_id="c1", batch_rows=64)
+        for partition, pairs in self.logs.items():
+            log = MemoryLog(
+                pairs=pairs,
+                partition=partition,
+                topic_id=topic_id(99),
+                start_offset=self.log_starts[partition],
+                end_offset=len(pairs),
+                times={offset: time for (on, offset), time in self.times.items() if on == partition},
+            )
+            task = MemoryTask([log], cluster_id="c1", batch_rows=64)
             task.start(SourceTaskContext(position=sink.position))
             while not task.is_finished:
                 for rows in task.poll(0):
                     sink.put(rows)
-            self.exported[partition] = len(self.logs[partition])
+            self.exported[partition] = len(pairs)
         sink.flush()
-
-    def _log(self, partition: int) -> MemoryLog:
-        log = self.logs[partition]
-        return MemoryLog(
-            pairs=log,
-            partition=partition,
-            topic_id=topic_id(99),
-            start_offset=self.log_starts[partition],
-            end_offset=len(log),
-            times={offset: time for (on, offset), time in self.times.items() if on == partition},
-        )
 
 
 class FaultyWorld:
@@ -166,11 +162,12 @@ class FaultyWorld:
         self.world.times[on, offset] = record.timestamp_ms
         if record.is_pruned:
             self.world.log_starts[on] = offset + 1
-        loaded = _decoded(record)
-        if loaded is not None and state_partition_of(loaded.key, len(self.world.logs)) == on:
-            self.world.take(loaded)
-            if loaded.key.group_id != GROUP:  # no coordinator has the group
-                self.world.groups[loaded.key.group_id] = "Dead"
+        with suppress(InputError):
+            loaded = decode(record.key, record.value)
+            if loaded is not None and state_partition_of(loaded.key, len(self.world.logs)) == on:
+                self.world.take(loaded)
+                if loaded.key.group_id != GROUP:  # no coordinator has the group
+                    self.world.groups[loaded.key.group_id] = "Dead"
 
     def _finish(self, partition: int) -> None:
         key = key_of(GROUP, partition=partition)
@@ -178,13 +175,6 @@ class FaultyWorld:
         half = update(key, 0, RECORDS // 2, (batch(0, RECORDS // 2 - 1),))
         rest = update(key, 0, RECORDS, (batch(RECORDS // 2, RECORDS - 1),))
         self.world.write(first, *(replace(each, snapshot_epoch=0) for each in (half, rest)))
-
-
-def _decoded(record: InjectedRecord) -> StateRecord | None:
-    try:
-        return decode(record.key, record.value)
-    except InputError:
-        return None
 
 
 ROOT = Path(__file__).parents[2]
@@ -270,10 +260,6 @@ def test_all_faults_at_once_are_found_one_by_one(healthy: FaultyWorld, tmp_path:
     assert alerts_by_metrics(world.world.config) == raised & simple_alerts().keys()
 
 
-DAMAGE_TESTS = ("tests/expectations", "tests/jobs", "tests/model", "tests/simulation", "tests/copied_logs")
-"""Where tests break data that no fault breaks."""
-
-
 def test_no_fault_is_unseen() -> None:
     """Each fault breaks at least one rule of the catalogue, and no two faults are found in the same way."""
     broken = {name: write_faults.broken_by(fault) for name, fault in FAULTS.items()}
@@ -284,18 +270,15 @@ def test_no_fault_is_unseen() -> None:
 def test_every_rule_is_seen_broken() -> None:
     """Each rule of the trunk is broken by a fault, or named by a test that breaks data."""
     broken = frozenset(BRANCH_RULES).union(*map(write_faults.broken_by, FAULTS.values()))
-    texts = [
-        file.read_text("utf-8")
-        for folder in DAMAGE_TESTS
-        for kind in ("py", "json")
-        for file in (ROOT / folder).rglob(f"*.{kind}")
-    ]
+    folders = (ROOT / "tests" / name for name in ("expectations", "jobs", "model", "simulation", "copied_logs"))
+    files = (file for folder in folders for file in folder.rglob("*") if file.suffix in {".py", ".json"})
+    text = "\n".join(file.read_text("utf-8") for file in files)
+
+    def is_named(name: str) -> bool:
+        return bool(re.search(rf'[" ]{name}[" ]', text)) or f"Rule.{name.upper()}" in text
+
     others = [rule for rule in QUALITY_RULES if rule.id not in broken]
-    assert [rule.id for rule in others if not any(_names(text, rule) for text in texts)] == []
-
-
-def _names(text: str, rule: QualityRule) -> bool:
-    return any(re.search(rf'[" ]{id_}[" ]', text) or f"Rule.{id_.upper()}" in text for id_ in rule.ids)
+    assert [rule.id for rule in others if not any(map(is_named, rule.ids))] == []
 
 
 TEXT = files("acktrail_demo.faults").joinpath("faults.toml").read_text("utf-8")

@@ -26,8 +26,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-ROOT: Final = Path(__file__).parents[2]
-RULES: Final = ROOT / "dashboards/prometheus/jmx-exporter.yml"
+RULES: Final = Path(__file__).parents[2] / "dashboards/prometheus/jmx-exporter.yml"
 GROUP: Final = 'bil,ling="x", topic=other'
 DOCUMENTED: Final = Path(__file__).with_name("jmx_metrics.txt").read_text("utf-8").splitlines()
 """Kafka's documented metrics of share groups (docs/operations/monitoring.md), and those of dead letters that it does

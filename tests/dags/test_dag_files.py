@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from drivers.airflow_home import Late
+from drivers.airflow_home import DAGS_FOLDER, Late
 from drivers.own_process import printed
 from servers.workload import Workload
 
@@ -29,7 +29,6 @@ from acktrail.tables.delta.store import Tables
 pytestmark = pytest.mark.airflow
 
 exceptions, run_target = Late("airflow.sdk.exceptions"), Late("acktrail_dags.run_target")
-DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESETS = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
 OWN = {"acktrail_export", "acktrail_maintenance", "acktrail_reconcile", *RESETS}
 OF_BRANCHES = {module.rpartition(".")[2]: module for branch in branches() for module in branch.dags}
@@ -39,7 +38,7 @@ GATHERS = "acktrail_branches"
 HEAVY = (
     "confluent_kafka", "deltalake", "fastapi", "great_expectations", "kafka", "numpy", "pandas", "pyarrow", "pyspark",
     "acktrail.kafka", "acktrail.format.columns", "acktrail.tables",
-    "acktrail_dashboard", "acktrail_expectations", "acktrail_jobs",
+    "acktrail_dags.mounted_dashboard", "acktrail_dashboard", "acktrail_expectations", "acktrail_jobs",
 )  # fmt: skip
 TAGS = {"acktrail", "data-quality", "kafka", "maintenance", "share-groups", "spark"}
 
@@ -56,14 +55,16 @@ def test_every_file_gives_its_own_dag_and_nothing_fails_to_import(dag_bag: Any) 
 
 
 def test_the_folder_may_lie_below_airflows_and_loads_nothing_heavy(tmp_path: Path) -> None:
-    """In a subfolder of the DAG folder every file gives its DAG, and the shared package is no DAG file. Reading them
-    loads neither a Kafka client nor Arrow, Spark or Great Expectations."""
+    """In a subfolder of the DAG folder every file gives its DAG, and the shared package is no DAG file. Reading
+    them, or the plugin and its views as each of Airflow's processes does, loads neither a Kafka client nor Arrow, Spark
+    or Great Expectations, nor tables and pages."""
     folder = tmp_path / "team" / "acktrail"
     shutil.copytree(DAGS_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     probe = (
         "import json, runpy, sys; import airflow.sdk\n"
         "sys.path.append(sys.argv[1])  # as Airflow does with its DAG folder\n"
         "for path in sys.argv[2:]: runpy.run_path(path)\n"
+        "from acktrail_dags.dashboard_plugin import AcktrailPlugin; AcktrailPlugin().external_views\n"
         "loaded = sorted(sys.modules)\n"
         "from airflow.dag_processing.dagbag import DagBag\n"
         "bag = DagBag(dag_folder=sys.argv[1])\n"

@@ -24,7 +24,6 @@ from drivers.sent_messages import FACTORY, FILE, messages
 from jobs.test_session import TOKEN, acktrail, served
 from servers.workload import Workload
 
-from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow_api import AirflowApi
 from acktrail.embedded.airflow_standalone import HOST, AirflowStandalone
@@ -107,12 +106,10 @@ def approve_on_its_page(scene: Scene, approval: Approval, tab: Page | None) -> N
     tab.open("about:blank")
 
 
-def test_plan_approval_execution_and_undo(
-    scene: Scene, tab: Page | None, dag_bag: Any, airflow_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys: pytest.CaptureFixture[str]) -> None:
     """What is approved, on the web page, is done and verified; what is rejected leaves everything as it was, and the
-    command line refuses it too; a form that is wrong fails. The audit names who decided. The plan of an undo brings the
-    start offset back, and there is no second one, nor one of what was rejected."""
+    command line refuses it too; a form that is wrong fails. The audit names who decided. A dry run of the undo leaves
+    a plan, which brings the start offset back, and there is no second one, nor one of what was rejected."""
     before = {group: scene.start_offset(group) for group in (HOSTILE, "bills-desk")}
     approved = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest", dry_run=False)
     rejected = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", offset=3, dry_run=False)
@@ -151,8 +148,10 @@ def test_plan_approval_execution_and_undo(
     assert {task for task, state in states.items() if state == "failed"} == {"validate"}
     assert "to-offset needs Offset" in scene.reason(RESET, wrong, "validate")
 
-    undo = planned_undo(scene, dag_bag, plan_id)
-    command_line.run(capsys, "change", "apply", undo, *where)
+    dry = scene.start(ROLLBACK, plan_id=plan_id)
+    states = scene.ended(ROLLBACK, dry)
+    assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
+    command_line.run(capsys, "change", "apply", scene.api.returned(ROLLBACK, dry, "plan")["plan_id"], *where)
     assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
     for plan, rule in ((plan_id, "plan_undone"), (closed, "nothing_to_undo")):
         with pytest.raises(Exception, match=rule):
@@ -165,20 +164,6 @@ def test_plan_approval_execution_and_undo(
     assert 1 <= _about_resets(scene).count(("approval", approved, "act")) <= tries
     asked_until(lambda: ("reset", wrong, "act") in _about_resets(scene), "the message about the failed run")
     asked_until(lambda: ("reset", rejected, "nothing") in _about_resets(scene), "the message about the rejected run")
-
-
-def planned_undo(scene: Scene, dag_bag: Any, plan_id: str) -> str:
-    """The plan that a dry run of the undo leaves: its DAG in this process, up to where a person would be asked."""
-    known = {line["plan_id"] for line in list_plans(scene.tables)}
-    connection = json.dumps({"conn_type": "generic", "host": scene.broker.bootstrap_servers})
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA", connection)
-        patched.setattr(dag_bag.dags[ROLLBACK], "has_on_success_callback", False)  # it would ask for a filled-in form
-        run = dag_bag.dags[ROLLBACK].test(run_conf={"plan_id": plan_id, "tables_uri": scene.tables.uri})
-    states = {task.task_id: str(task.state) for task in run.get_task_instances()}
-    assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
-    (made,) = {line["plan_id"] for line in list_plans(scene.tables)} - known
-    return str(made)
 
 
 def validated_undo(scene: Scene, plan_id: str) -> Any:
@@ -295,7 +280,7 @@ def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, tab: Page | N
     tab.open(f"{scene.url}/acktrail/changes")
     tab.until("location.pathname.startsWith('/auth/login')")
     pages = AirflowPages(tab, scene.url, scene.tokens[1])
-    pages.open(pages.run_tab(RESET, run_id))
+    pages.open(f"dags/{RESET}/runs/{quote(run_id, safe='')}/plugin/acktrail-dag-run")
     pages.frame_has(plan_id)
     is_accessible_in_frame(pages)
     assert pages.frame_value("[...d.styleSheets].every(sheet => sheet.cssRules.length > 0)")

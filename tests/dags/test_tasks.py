@@ -150,7 +150,6 @@ def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.Monke
         run_target.spark_master("far")
 
 
-RETRIED = [errors.Unreachable("k:9092"), errors.ConcurrentCommit("another writer came first", hint="again")]
 FAILED = [
     errors.NotAuthorized("READ", "topic __share_group_state"),
     errors.ForeignCluster("the tables belong to another cluster", hint="name other tables"),
@@ -161,7 +160,7 @@ FAILED = [
 ]
 
 
-@pytest.mark.parametrize("error", RETRIED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", [errors.Unreachable("k:9092"), errors.ConcurrentCommit("came first", hint="again")])
 def test_what_may_pass_later_is_retried(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
     """A RetryableError reaches Airflow as it is, so that the task's retries apply; the log says what happens."""
     with caplog.at_level(logging.INFO), pytest.raises(type(error)) as caught, task_reports.as_airflow_errors():

@@ -42,7 +42,6 @@ sys.path.append(str(Path(__file__).parents[2] / "tools"))
 import report_schema  # a program of the folder `tools`
 
 WRITTEN = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
-VOID = {"meta", "br", "hr", "wbr"}
 FOREIGN = {"script", "iframe", "object", "embed", "img", "image", "link", "base", "form", "video", "audio", "use"}
 
 
@@ -61,7 +60,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len({key for key, _ in attrs}) == len(attrs)
         self.elements.append((tag, {key: value or "" for key, value in attrs}))
-        if tag not in VOID:
+        if tag not in {"meta", "br", "hr", "wbr"}:
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

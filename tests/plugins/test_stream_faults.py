@@ -53,12 +53,6 @@ def starts(streamed: Export, moment: str = "") -> None:
     streamed.worker.start()
 
 
-def dies(streamed: Export, moment: str) -> None:
-    """One process from its start to its end at `moment`."""
-    starts(streamed, moment)
-    assert streamed.worker.wait() == -signal.SIGKILL, streamed.worker.said[-20:]
-
-
 @pytest.mark.full
 @pytest.mark.timeout(LONG)
 def test_killed_again_and_again_every_offset_is_there_once(
@@ -72,7 +66,8 @@ def test_killed_again_and_again_every_offset_is_there_once(
     with writing(broker, rate=100):
         while drivers + workers < KILLS - 1:
             for moment in MOMENTS:
-                dies(streamed, moment)
+                starts(streamed, moment)
+                assert streamed.worker.wait() == -signal.SIGKILL, streamed.worker.said[-20:]
             starts(streamed)
             streamed.grows()
             for _ in range(6):

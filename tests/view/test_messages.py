@@ -53,25 +53,20 @@ def validated(world: HealthTables, run_id: str, *, breaks: tuple[str, ...] = (),
 
 
 def test_the_gate_is_said_when_its_rules_change(world: HealthTables) -> None:
-    """Other critical rules, and none, are changes; the same ones and warnings are not."""
+    """Other critical rules, and none, are changes; the same ones and warnings are not, nor is a run without results."""
     for run_id, breaks, severity, said in [
         ("r1", (RULE,), "warning", False),
         ("r2", (RULE,), "critical", True),
         ("r3", (RULE,), "critical", False),
         ("r4", (RULE, "a_rule"), "critical", True),
+        ("not validated", (), "", False),
         ("r5", (), "critical", True),
         ("r6", (), "critical", False),
     ]:
-        validated(world, run_id, breaks=breaks, severity=severity)
+        if severity:
+            validated(world, run_id, breaks=breaks, severity=severity)
         assert [kind for kind, _, _ in sent(world, run_id)] == ["gate"] * said, run_id
     assert [row["urgency"] for row in kept(world)] == ["act", "act", "nothing"]
-
-
-def test_a_run_that_was_not_validated_is_no_news_of_the_gate(world: HealthTables) -> None:
-    """A gate that stopped runs is not said to let them pass where the next run has no results."""
-    validated(world, "r1", breaks=(RULE,))
-    assert len(sent(world, "r1")) == 1
-    assert sent(world, "r2") == []
 
 
 def test_a_critical_finding_is_said_once_and_when_it_is_not_seen_again(world: HealthTables) -> None:

@@ -43,12 +43,12 @@ def own_broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture(scope="module")
-def exported(own_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Root of the tables that the tests below share, in their order; a group with a hostile name has been at work."""
+def exported(own_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> TablesConfig:
+    """The tables that the tests below share, in their order; a group with a hostile name has been at work."""
     world = World.at(own_broker.config(), tmp_path_factory.mktemp("runs"))
     world.make_topic("orders", len(FAULTY), RECORDS)
     world.settle(HOSTILE_GROUP, "orders", len(FAULTY) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
-    return Path(world.tables.uri)
+    return world.tables
 
 
 @pytest.fixture(autouse=True)
@@ -88,8 +88,8 @@ def _results(run: Any) -> dict[str, dict[str, Any]]:
         return {found.task_id: found.value for found in session.scalars(select(XComModel).where(*own))}
 
 
-def _run_ids(root: Path, table: str) -> set[str]:
-    return set(Tables(TablesConfig(uri=str(root))).read(table, columns=["run_id"])["run_id"].to_pylist())
+def _run_ids(tables: TablesConfig, table: str) -> set[str]:
+    return set(Tables(tables).read(table, columns=["run_id"])["run_id"].to_pylist())
 
 
 @pytest.mark.full
@@ -105,31 +105,31 @@ def test_a_cluster_without_share_groups_is_no_failure(dag_bag: Any, tmp_path: Pa
     assert str(reconcile.state) == "success"
 
 
-def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, exported: Path) -> None:
+def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, exported: TablesConfig) -> None:
     """The event carries the run and its counts; a second run finds nothing it has already."""
     dag = dag_bag.dags["acktrail_export"]
-    first, second = (dag.test(run_conf={"tables_uri": str(exported)}) for _ in range(2))
+    first, second = (dag.test(run_conf={"tables_uri": exported.uri}) for _ in range(2))
     told, again = (_events(run)["acktrail_exported"] for run in (first, second))
     assert told["counts"]["records_read"] > 0
     assert told["counts"]["status"] == "complete"
-    assert told["tables_uri"] == str(exported)
+    assert told["tables_uri"] == exported.uri
     assert again["counts"]["records_read"] == 0
     assert _run_ids(exported, "state_records") == {told["run_id"]}
-    rows = Tables(TablesConfig(uri=str(exported))).read("state_records").num_rows
+    rows = Tables(exported).read("state_records").num_rows
     assert rows == told["counts"]["records_read"]
 
 
 def test_reconcile_goes_from_observation_to_report_under_one_run_id(
-    dag_bag: Any, exported: Path, tmp_path: Path
+    dag_bag: Any, exported: TablesConfig, tmp_path: Path
 ) -> None:
     """Every share partition gets a verdict, the gate passes, the report is whole."""
-    conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
+    conf = {"tables_uri": exported.uri, "report_folder": str(tmp_path)}
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
     assert set(_states(run).values()) == {"success"}
     told = _events(run)["acktrail_reported"]
     for table in ("reconciliations", "share_partition_states", "quality_results"):
         assert _run_ids(exported, table) == {told["run_id"]}, table
-    rows = Tables(TablesConfig(uri=str(exported))).read("reconciliations").to_pylist()
+    rows = Tables(exported).read("reconciliations").to_pylist()
     assert sorted((row["group_id"], row["partition"]) for row in rows) == [
         (HOSTILE_GROUP, n) for n in range(len(FAULTY))
     ]
@@ -144,21 +144,21 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     assert results["validate"]["counts"]["critical_failures"] == 0
     assert results["publish"]["counts"]["share_partitions"] == len(rows)
     assert results["publish"]["links"]["report"] == told["report"]
-    evidence = verify_pack(TablesConfig(uri=str(exported)), Path(results["publish"]["links"]["evidence"]))
+    evidence = verify_pack(exported, Path(results["publish"]["links"]["evidence"]))
     assert (evidence.fate, evidence.sha256) == (FileFate.SAME, results["publish"]["evidence_sha256"])
     data = json.loads(Path(results["publish"]["links"]["report_data"]).read_text(encoding="utf-8"))
     assert data["head"]["run_id"] == told["run_id"]
 
 
 def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
-    dag_bag: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dag_bag: Any, exported: TablesConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an export that brought nothing, `observe` asks no broker, writes no observation and says why it skips."""
     from airflow.sdk.exceptions import AirflowSkipException
 
     from acktrail_dags import pipeline_steps
 
-    export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": str(exported)})
+    export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": exported.uri})
     told = _events(export)["acktrail_exported"]
     before = _run_ids(exported, "offset_observations")
     monkeypatch.setattr("acktrail.export.export_run.observe", lambda *_, **__: pytest.fail("a broker was asked"))
@@ -186,16 +186,15 @@ def stops(fault: Any) -> frozenset[str]:
 
 
 def test_the_gate_stops_on_critical_faults_alone(
-    dag_bag: Any, exported: Path, own_broker: EmbeddedBroker, tmp_path: Path
+    dag_bag: Any, exported: TablesConfig, own_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """Every fault happens, each to one share partition: brokers that load them describe what was replayed, and exactly
     the faults are found. Those that break no critical rule are reported; of the others the run stops and names each
     critical rule with its advice. So does its report, in the place of the last one, and one message. No asset tells of
     a good run."""
-    world = World(kafka=own_broker.config(), tables=TablesConfig(uri=str(exported)))
     assert len(FAULTY) == sum(fault.on_broker for fault in FAULTS.values())
     injected = inject_faults(own_broker, FAULTY, group_id=HOSTILE_GROUP, topic="orders", records=RECORDS)
-    conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
+    conf = {"tables_uri": exported.uri, "report_folder": str(tmp_path)}
 
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
 
@@ -203,13 +202,13 @@ def test_the_gate_stops_on_critical_faults_alone(
     assert _states(run) == {**ended, "validate": "failed", "publish": "upstream_failed"}
     assert _events(run) == {}
     validated = _results(run)["validate"]
-    found = find_faults(Tables(world.tables), validated["run_id"], injected)
+    found = find_faults(Tables(exported), validated["run_id"], injected)
     assert {each.fault.name: signs for each, signs in zip(injected, found.missing, strict=True) if signs} == {}
     assert found.others == frozenset()
     page = (tmp_path / "acktrail-report.html").read_text(encoding="utf-8")
     assert "The checks stopped this run" in page.split("</h1>")[0]
     assert page == Path(validated["links"]["report"]).read_text(encoding="utf-8")
-    assert verify_pack(world.tables, Path(validated["links"]["evidence"])).fate is FileFate.SAME
+    assert verify_pack(exported, Path(validated["links"]["evidence"])).fate is FileFate.SAME
     stopping = [failure for failure in validated["failures"] if failure["stops"]]
     assert {failure["rule"] for failure in stopping} == frozenset[str]().union(*map(stops, FAULTY))
     assert len(stopping) < len(validated["failures"])

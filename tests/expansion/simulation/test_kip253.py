@@ -49,10 +49,7 @@ def values(found: Any) -> st.SearchStrategy[Any]:
     return {"BooleanType": st.booleans(), "BytesType": st.binary(max_size=20)}[type(found).__name__]
 
 
-ALL = [*MESSAGES.values(), RECORD_SET]
-
-
-@pytest.mark.parametrize("message", ALL, ids=lambda each: each.make.__name__)
+@pytest.mark.parametrize("message", [*MESSAGES.values(), RECORD_SET], ids=lambda each: each.make.__name__)
 @given(st.data())
 def test_round_trip(message: StructType[Any], data: st.DataObject) -> None:
     """R003-08 to R003-20: what is encoded is decoded to the same value, as bytes and as JSON; every byte counts."""

@@ -61,7 +61,8 @@ class BrokerMetrics:
 def ask(pid: int, rules: Path, folder: Path) -> BrokerMetrics:
     """What the exporter makes of the JVM `pid` by the file of `rules`; skips the test without a JDK or the exporter."""
     jar = f"{fetched_jars('jmx-exporter', _JAR)}/*"
-    compile_java(jar, folder, _PROGRAM)
+    if not (folder / "ShareMetrics.class").exists():
+        compile_java(jar, folder, _PROGRAM)
     command = [find_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}:{jar}", "ShareMetrics", str(pid), rules]
     lines = printed(*command).splitlines()
     beans = [line.removeprefix("mbean ") for line in lines if line.startswith("mbean ")]

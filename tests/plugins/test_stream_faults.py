@@ -7,19 +7,22 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from faults.conftest import Export, log_ends, log_starts, writing
-from faults.test_worker_faults import LONG, SEED, pruned
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+from faults.conftest import PARTITIONS, Export, log_ends, writing
+from faults.test_worker_faults import LONG, SEED
 from plugins import stream_process
 from plugins.stream_process import DIES, MOMENTS
 from servers.connect_worker import ConnectWorker
 from servers.kafka_proxy import kafka_proxy
-from servers.workload import until
+from servers.workload import Workload, until
+from state_topics.filled_topic import STATE_TOPIC
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
@@ -28,6 +31,24 @@ from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def pruned(broker: EmbeddedBroker) -> Iterator[None]:
+    """Within the block the broker prunes everything that is some seconds old; afterwards nothing."""
+    workload = Workload(broker.config())
+    workload.configure_topic(STATE_TOPIC, retention_ms="1000", segment_ms="500")
+    try:
+        yield
+    finally:
+        workload.configure_topic(STATE_TOPIC, retention_ms="-1", segment_ms="604800000")
+
+
+def log_starts(broker: EmbeddedBroker) -> dict[int, int]:
+    earliest = {TopicPartition(STATE_TOPIC, number): OffsetSpec.earliest() for number in range(PARTITIONS)}
+    asked = Workload(broker.config()).admin.list_offsets(earliest)
+    return {place.partition: future.result(30).offset for place, future in asked.items()}
+
 
 KILLS = 20
 

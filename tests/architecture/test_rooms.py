@@ -29,11 +29,11 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 44_630,
-    "lines of the trunk": 35_717,
-    "lines of tests": 37_039,
+    "lines of the wheel": 44_628,
+    "lines of the trunk": 34_650,
+    "lines of tests": 35_937,
     "lines of the largest room": 4_128,
-    "modules": 303,
+    "modules": 301,
 }
 """Lines of code, Python and templates, without blank lines, comments and docstrings; these numbers only fall."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

@@ -25,12 +25,13 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 
 def planned(done: Done) -> dict[str, Any]:
+    """A plan, which has many lines."""
     return json.loads(done.stdout)
 
 
 def deleted(done: Done) -> str:
     """The id of the plan of a deletion that was carried out."""
-    found = json.loads(done.stdout)
+    found = done.answer
     assert set(found["groups"].values()) == {"DONE"}
     return str(found["plan_id"])
 
@@ -64,7 +65,7 @@ def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
     assert made["totals"]["to_deliver"] == (10 if setting == "earliest" else 0)
 
     deletion = deleted(ask("groups", "delete", group, "--execute", "--json"))
-    (outcome,) = json.loads(ask("change", "show", deletion, "--json").stdout)["executions"]
+    (outcome,) = ask("change", "show", deletion, "--json").answer["executions"]
     assert (outcome["status"], outcome["partition"]) == ("OK", 0)
     if setting == "earliest":
         assert len(scene.deliveries(group, topic, made["totals"]["to_deliver"])) == 10
@@ -113,7 +114,7 @@ def test_an_undo_is_refused_where_the_group_began_again(scene: Scene, ask: Comma
     assert ask("change", "undo", deletion, "--execute", "--allow-moved-on").code == 0
     assert scene.starts(group) == [4]
     setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=latest")
-    configs = json.loads(ask(*setting, "--execute", "--json").stdout)["plan_id"]
+    configs = ask(*setting, "--execute", "--json").answer["plan_id"]
     assert "has no start offsets" in ask("change", "undo", configs).complaint(2)
 
 
@@ -139,14 +140,12 @@ def test_a_deletion_is_shown_first_and_done_as_shown(scene: Scene, ask: Command)
     """The preview names what is lost and changes nothing."""
     group = scene.group()
     wanted = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC)
-    shown = ask(*wanted, "--json", tables=False)
-    preview = json.loads(shown.stdout)
-    assert (shown.code, scene.starts(group)) == (0, [5, 5])
+    preview = planned(ask(*wanted, "--json", tables=False))
+    assert scene.starts(group) == [5, 5]
     assert {n["rule"] for n in preview["notices"]} == {"state_is_lost", "begins_again", "skips"}
     assert [(row["start_offset"], row["impact"]["skipped"]) for row in preview["partitions"]] == [(5, RECORDS - 5)] * 2
 
-    done = ask(*wanted, "--execute", "--json")
-    assert json.loads(done.stdout)["groups"] == {group: "DONE"}
+    assert ask(*wanted, "--execute", "--json").answer["groups"] == {group: "DONE"}
     assert scene.starts(group) == []
     again = ask(*wanted)
     assert (again.code, "[no_such_state]" in again.stderr) == (2, True)

@@ -1,4 +1,5 @@
-"""Anything that goes wrong after a request left is an unknown outcome, which verification settles."""
+"""Anything that goes wrong after a request left is an unknown outcome, which verification settles, also late, and after
+records were pruned. On real brokers."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from change.world import ONE_RELEASE, TOPIC, Command, Scene, World
+from confluent_kafka import AcknowledgeType
 from drivers.command_line import Done, run
 from servers.kafka_proxy import kafka_proxy
 from servers.real_broker import kill
@@ -24,8 +26,12 @@ from acktrail.change.audit.journal import Journal, read_audit
 from acktrail.change.execution.execute_reset import raise_unless_ok
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.verification import verify
+from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.log_reader import StateTopic
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -255,3 +261,87 @@ def test_a_late_request_undoes_the_plan_after_it(scene: Scene, looks_at: str) ->
     assert scene.standing(plan["plan_id"]) == "OVERWRITTEN"
     assert scene.standing(late["plan_id"]) == ("DONE" if looks_at == "late" else "UNKNOWN")
     checked_audit(scene.tables)
+
+
+RECORDS, WORKED = 20, 9
+STATE_PARTITIONS = 50
+SHORT_MEMORY = {
+    "share.coordinator.state.topic.num.partitions": str(STATE_PARTITIONS),
+    "share.coordinator.snapshot.update.records.per.snapshot": "6",
+    "share.coordinator.state.topic.prune.interval.ms": "500",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "86400000",
+}
+"""Seven updates make a snapshot, and what lies before it is gone soon after."""
+
+
+class Forgetful(World):
+    """A broker that prunes its state topic."""
+
+    def state_partition(self, group: str) -> int:
+        with ShareGroupAdmin(self.kafka) as admin:
+            topic_id = admin.topics([TOPIC])[0].topic_id
+        key = SharePartition(group_id=GroupId(group), topic_id=TopicId(topic_id or ""), partition=0)
+        return state_partition_of(key, STATE_PARTITIONS)
+
+    def log(self, group: str) -> tuple[int, int]:
+        """Start and end of the log that has the group's state."""
+        partition = self.state_partition(group)
+        with ShareGroupAdmin(self.kafka) as admin:
+            found = StateTopic(admin).log_offsets({partition})[partition]
+        return found.log_start_offset or 0, found.last_stable_offset or 0
+
+    def work(self, group: str, records: int, keep: int | None = None, after: Callable[[], Any] = lambda: None) -> None:
+        """The group acknowledges `records` records, each in a write of its own with `after` it, but not the one at
+        offset `keep`."""
+        left = records
+        with self.workload.share_consumer(group, TOPIC, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+
+            def is_done() -> bool:
+                nonlocal left
+                for message in consumer.poll(0.2) or ():
+                    is_kept = message.offset() == keep or not left
+                    consumer.acknowledge(message, AcknowledgeType.RELEASE if is_kept else AcknowledgeType.ACCEPT)
+                    if not is_kept:
+                        consumer.commit_sync()
+                        after()
+                        left -= 1
+                consumer.commit_sync()
+                return not left
+
+            until(is_done, what=f"{records} records")
+        self.wait_empty(group)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["4.4.0", "4.3.1"])
+def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sent and not verified, then the group works and the records are pruned: unknown, never overwritten; done where
+    the tables have kept the records. What nobody can say keeps nobody from the next plan. The two groups share no state
+    partition: none holds back the other's."""
+    with EmbeddedBroker(version, properties=SHORT_MEMORY) as broker:
+        world = Forgetful.at(broker.config(), tmp_path / "reset")
+        world.make_topic(TOPIC, 1, RECORDS)
+        exported = World(world.kafka, TablesConfig(uri=str(tmp_path / "exported")))
+        answered, kept, *_ = {world.state_partition(f"g{number}"): f"g{number}" for number in range(9)}.values()
+        where, plans = {answered: world, kept: exported}, {}
+        for group, one in where.items():
+            world.work(group, 2, keep=0)
+            plans[group] = one.earliest(group, strategies={"to-offset": "4"}, allow_skip=True)
+        world.execute(plans[answered])
+        assert exported.interrupted("after", signal.SIGKILL, plans[kept]["plan_id"])[0] == -signal.SIGKILL
+        ends = {group: world.log(group)[1] for group in plans}
+
+        def export() -> None:
+            assert run(capsys, "run", "export", "--state-only", *exported.arguments()).code == 0
+
+        export()
+        world.work(kept, WORKED, after=export)
+        world.work(answered, WORKED)
+        for group, end in ends.items():
+            until(lambda group=group, end=end: world.log(group)[0] > end, what=f"{group} to be pruned")
+        found = {group: {row["status"] for row in one.verify(plans[group], wait_s=0)} for group, one in where.items()}
+        assert found == {answered: {"UNKNOWN"}, kept: {"OK"}}
+        assert world.standing(plans[answered]["plan_id"]) == "UNKNOWN"
+        world.reset(groups=[answered], topics=[TOPIC], strategies={"to-earliest": None})

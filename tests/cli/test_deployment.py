@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from drivers.own_process import finished
 from servers.connect_worker import ConnectWorker
-from servers.workload import Workload, until
+from servers.workload import until
 
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
@@ -73,15 +73,12 @@ def test_the_service_may_write_where_the_documented_worker_writes(service: confi
         assert any(folder.is_relative_to(path) for path in writable), folder
 
 
+@pytest.mark.usefixtures("worked")
 def test_the_service_runs_the_documented_connector(
-    service: configparser.SectionProxy, broker: EmbeddedBroker, kafka: KafkaConfig, tmp_path: Path
+    service: configparser.SectionProxy, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """The command of ExecStart with the files of the docs, only paths and addresses put in: the connector and its task
     are RUNNING, records of share groups are in the tables, and SIGTERM ends it with 0."""
-    workload = Workload(kafka)
-    workload.create_topic("deployed")
-    workload.produce("deployed", 5)
-    workload.acknowledge("deployed", "deployed", 5)
     places = {
         VIRTUAL_ENVIRONMENT: f"{Path(sys.executable).parent}/",
         CONFIGURATION: f"{tmp_path}/etc/",

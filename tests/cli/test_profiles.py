@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from drivers.command_line import Done, run
 from samples.health_tables import HealthTables
-from servers.workload import Workload
 
 from acktrail.cli import main as command_line
 from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file
@@ -317,32 +316,23 @@ def _ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> Done:
     return done
 
 
-@pytest.fixture(scope="module")
-def at_work(broker: EmbeddedBroker) -> EmbeddedBroker:
-    """The shared broker, with a share group."""
-    workload = Workload(broker.config())
-    workload.create_topic("profiled")
-    workload.produce("profiled", 3)
-    workload.acknowledge("profiled-group", "profiled", 3)
-    return broker
-
-
+@pytest.mark.usefixtures("worked")
 def test_two_profiles_of_real_clusters(
-    at_work: EmbeddedBroker, written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broker: EmbeddedBroker, written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A command works with the profile that is named, or says why it does not."""
     written(
         f"""
         root = "{tmp_path / "tables"}"
         [profiles.one]
-        bootstrap.servers = "{at_work.bootstrap_servers}"
+        bootstrap.servers = "{broker.bootstrap_servers}"
         [profiles.two]
-        bootstrap.servers = "{at_work.bootstrap_servers}"
+        bootstrap.servers = "{broker.bootstrap_servers}"
         kafka.sasl.password = "${{env:PROBE}}"
         [profiles.away]
         bootstrap.servers = "127.0.0.1:1"
         [profiles.unset]
-        bootstrap.servers = "{at_work.bootstrap_servers}"
+        bootstrap.servers = "{broker.bootstrap_servers}"
         kafka.sasl.password = "${{env:NO_SUCH_PROBE}}"
         """
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,11 @@ from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from drivers.airflow_scene import AirflowPages, AirflowReviewer, Approval, Scene, asked_until, succeeded
 from drivers.axe import axe_violations_in_frame, show_as
-from drivers.browser import CHROMIUM, browsing
+from drivers.browser import CHROMIUM, Page, browsing
 from drivers.sent_messages import FACTORY, FILE, messages
 from jobs.test_session import TOKEN, acktrail, served
 from servers.workload import Workload
 
-from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.config import TablesConfig
 from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
@@ -42,6 +42,8 @@ CARRIED_OUT = {
     *("note_decision", "execute", "verify", "check_result"),
 }
 HOSTILE = "g`'\"```<b>;--"
+LOADED_ONCE = "acktrail.change.new_plans, acktrail_dashboard.evidence, acktrail_expectations.reset_gate"
+"""What tasks need: the scheduler, which forks them, has it loaded before, or each would load it."""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("resets")
     tables = TablesConfig(uri=str(folder / "tables"))
     home = (folder / "airflow").resolve()
+    (home / "config").mkdir(parents=True)
+    settings = f"import sys\nif 'scheduler' in sys.argv: import {LOADED_ONCE}\n"
+    (home / "config/airflow_local_settings.py").write_text(settings)
     sent = folder / "messages"
     env = {
         "ACKTRAIL_TABLES": tables.uri,
@@ -80,27 +85,31 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         )
 
 
-def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page | None]:
+    """One tab for all of them; None: no browser on this machine."""
+    with browsing(tmp_path_factory.mktemp("browser") / "profile") if CHROMIUM else nullcontext() as page:
+        yield page
+
+
+def approve_on_its_page(scene: Scene, approval: Approval, tab: Page | None) -> None:
     """As a person does it: open Airflow's page, read, press the button. Without a browser, by REST."""
-    if CHROMIUM is None:
+    if tab is None:
         scene.answer(approval, "Approve")
         return
-    run_id = quote(approval.run_id, safe="")
-    with browsing(tmp_path / "profile") as page:
-        address = f"{scene.url}/dags/{approval.dag_id}/runs/{run_id}/tasks/{approval.task_id}/required_actions"
-        page.open(address, _token=scene.api.token())
-        page.until("document.querySelectorAll('table').length >= 2 && document.body.innerText.includes(', repeats ')")
-        page.press("Approve")
-        scene.answers[approval.run_id] = "Approve"
-        asked_until(lambda: approval not in scene.api.approvals(), "the answer")
+    address = f"dags/{approval.dag_id}/runs/{quote(approval.run_id, safe='')}/tasks/{approval.task_id}/required_actions"
+    tab.open(f"{scene.url}/{address}", _token=scene.api.token())
+    tab.until("document.querySelectorAll('table').length >= 2 && document.body.innerText.includes(', repeats ')")
+    tab.press("Approve")
+    scene.answers[approval.run_id] = "Approve"
+    asked_until(lambda: approval not in scene.api.approvals(), "the answer")
+    tab.open("about:blank")
 
 
-def test_plan_approval_execution_and_undo(
-    scene: Scene, dag_bag: Any, airflow_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys: pytest.CaptureFixture[str]) -> None:
     """What is approved, on the web page, is done and verified; what is rejected leaves everything as it was, and the
-    command line refuses it too; a form that is wrong fails. The audit names who decided. The plan of an undo brings the
-    start offset back, and there is no second one, nor one of what was rejected."""
+    command line refuses it too; a form that is wrong fails. The audit names who decided. A dry run of the undo leaves
+    a plan, which brings the start offset back, and there is no second one, nor one of what was rejected."""
     before = {group: scene.start_offset(group) for group in (HOSTILE, "bills-desk")}
     approved = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest", dry_run=False)
     rejected = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", offset=3, dry_run=False)
@@ -116,7 +125,7 @@ def test_plan_approval_execution_and_undo(
     assert second.replace("\\", "") == "**It loses 0, repeats 10, revives unknown poison.**"
     assert {group: scene.start_offset(group) for group in before} == before
     scene.answer(other, "Reject")
-    approve_on_its_page(scene, asked, tmp_path)
+    approve_on_its_page(scene, asked, tab)
 
     assert succeeded(scene.ended(RESET, approved)) == CARRIED_OUT
     assert scene.start_offset(HOSTILE) == 0
@@ -139,34 +148,22 @@ def test_plan_approval_execution_and_undo(
     assert {task for task, state in states.items() if state == "failed"} == {"validate"}
     assert "to-offset needs Offset" in scene.reason(RESET, wrong, "validate")
 
-    undo = planned_undo(scene, dag_bag, plan_id)
-    command_line.run(capsys, "change", "apply", undo, *where)
+    dry = scene.start(ROLLBACK, plan_id=plan_id)
+    states = scene.ended(ROLLBACK, dry)
+    assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
+    command_line.run(capsys, "change", "apply", scene.api.returned(ROLLBACK, dry, "plan")["plan_id"], *where)
     assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
     for plan, rule in ((plan_id, "plan_undone"), (closed, "nothing_to_undo")):
         with pytest.raises(Exception, match=rule):
             validated_undo(scene, plan)
     suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())
     assert suites == {"reset_plan", "reset_result"}
-    look_at_the_dashboard(scene, approved, plan_id, tmp_path / "reader")
+    look_at_the_dashboard(scene, approved, plan_id, tab)
     # A busy Airflow gives a task up and tries it again: each try asks.
     tries = len([*scene.logs.rglob(f"run_id={approved}/task_id=approve/attempt=*.log")])
     assert 1 <= _about_resets(scene).count(("approval", approved, "act")) <= tries
     asked_until(lambda: ("reset", wrong, "act") in _about_resets(scene), "the message about the failed run")
     asked_until(lambda: ("reset", rejected, "nothing") in _about_resets(scene), "the message about the rejected run")
-
-
-def planned_undo(scene: Scene, dag_bag: Any, plan_id: str) -> str:
-    """The plan that a dry run of the undo leaves: its DAG in this process, up to where a person would be asked."""
-    known = {line["plan_id"] for line in list_plans(scene.tables)}
-    connection = json.dumps({"conn_type": "generic", "host": scene.broker.bootstrap_servers})
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA", connection)
-        patched.setattr(dag_bag.dags[ROLLBACK], "has_on_success_callback", False)  # it would ask for a filled-in form
-        run = dag_bag.dags[ROLLBACK].test(run_conf={"plan_id": plan_id, "tables_uri": scene.tables.uri})
-    states = {task.task_id: str(task.state) for task in run.get_task_instances()}
-    assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
-    (made,) = {line["plan_id"] for line in list_plans(scene.tables)} - known
-    return str(made)
 
 
 def validated_undo(scene: Scene, plan_id: str) -> Any:
@@ -187,7 +184,7 @@ def forge_a_range(tables: Tables) -> None:
     tables.append("export_ranges", pa.Table.from_pylist([forged], schema=ranges.schema))
 
 
-def test_the_gate_stops_a_reconciliation(scene: Scene, tmp_path: Path) -> None:
+def test_the_gate_stops_a_reconciliation(scene: Scene, tab: Page | None, tmp_path: Path) -> None:
     """Records that an export counted are gone: the run stops, its report says so, and there is one message. The work is
     done where the Spark connection says."""
     scene.api.add_connection("spark_here", conn_type="spark", host="local[1]")
@@ -210,7 +207,7 @@ def test_the_gate_stops_a_reconciliation(scene: Scene, tmp_path: Path) -> None:
     assert gate["urgency"] == "act"
     assert gate["link"].endswith("/plugin/acktrail/checks")
     assert stopping[0] in gate["title"]
-    open_every_page(scene, tmp_path / "viewer")
+    open_every_page(scene, tab)
 
 
 @pytest.mark.full
@@ -235,10 +232,10 @@ def test_a_reconciliation_has_its_driver_off_the_worker(scene: Scene, tmp_path: 
     assert not any(token in text for text in logs)
 
 
-def open_every_page(scene: Scene, profile: Path) -> None:
+def open_every_page(scene: Scene, tab: Page | None) -> None:
     """As a viewer, within Airflow: each page of the menu, and by links a group, a share partition, a finding, its
     record, a check and its rule. No table is missing on any."""
-    if CHROMIUM is None:
+    if tab is None:
         return
     walks = (
         *(("overview", ()), ("changes", ()), ("export", ()), ("share-partitions", ())),
@@ -246,21 +243,20 @@ def open_every_page(scene: Scene, profile: Path) -> None:
         ("findings", ("finding?", "record?")),
         ("checks", ("check?", "rule?")),
     )
-    with browsing(profile) as page:
-        pages = AirflowPages(page, scene.url, scene.tokens[0])
-        pages.open("plugin/acktrail")
-        pages.frame_is_at("acktrail/")
-        for first, links in walks:
-            if first != "overview":
-                pages.press_in_frame(f"nav a[href='{first}']")
-                pages.frame_is_at(first)
-            if first == "findings":
-                is_accessible_in_frame(pages)
-            for part in links:
-                pages.press_in_frame(f"main a[href^='{part}']")
-                pages.frame_is_at(part)
-            assert pages.frame_value("d.querySelector('main > .alert') === null"), first
-            assert pages.frame_value("d.querySelector('main h1, main h2') !== null"), first
+    pages = AirflowPages(tab, scene.url, scene.tokens[0])
+    pages.open("plugin/acktrail")
+    pages.frame_is_at("acktrail/")
+    for first, links in walks:
+        if first != "overview":
+            pages.press_in_frame(f"nav a[href='{first}']")
+            pages.frame_is_at(first)
+        if first == "findings":
+            is_accessible_in_frame(pages)
+        for part in links:
+            pages.press_in_frame(f"main a[href^='{part}']")
+            pages.frame_is_at(part)
+        assert pages.frame_value("d.querySelector('main > .alert') === null"), first
+        assert pages.frame_value("d.querySelector('main h1, main h2') !== null"), first
 
 
 def is_accessible_in_frame(pages: AirflowPages) -> None:
@@ -275,26 +271,24 @@ def _about_resets(scene: Scene) -> list[tuple[str, str, str]]:
     return [(each["kind"], each["run_id"], each["urgency"]) for each in messages(scene.messages)]
 
 
-def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, profile: Path) -> None:
-    """As a person does it: without a login there is Airflow's; a viewer and a user come from the menu to the plan, and
-    from the run's tab; the frame has Airflow's theme, and a link out of it leads to all pages."""
-    if CHROMIUM is None:
+def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, tab: Page | None) -> None:
+    """As a person does it: without a login there is Airflow's; a user comes from the run's tab to the plan, and by a
+    link out of the frame, which has Airflow's theme, to all pages and by their menu to the plan again."""
+    if tab is None:
         return
-    with browsing(profile) as page:
-        page.open(f"{scene.url}/acktrail/changes")
-        page.until("location.pathname.startsWith('/auth/login')")
-        for token in scene.tokens:
-            pages = AirflowPages(page, scene.url, token)
-            pages.open("plugin/acktrail")
-            pages.frame_has("acktrail")
-            pages.press_in_frame("nav a[href='changes']")
-            pages.frame_has(plan_id)
-            page.until("location.pathname === '/plugin/acktrail/acktrail/changes'")
-        pages.open(pages.run_tab(RESET, run_id))
-        pages.frame_has(plan_id)
-        is_accessible_in_frame(pages)
-        assert pages.frame_value("[...d.styleSheets].every(sheet => sheet.cssRules.length > 0)")
-        page.value("document.documentElement.classList.replace('light', 'dark')")
-        page.until("document.querySelector('iframe').contentDocument.documentElement.classList.contains('dark')")
-        pages.press_in_frame("a[data-outer]")
-        page.until("location.pathname.startsWith('/plugin/acktrail')")
+    tab.call("Network.clearBrowserCookies")
+    tab.open(f"{scene.url}/acktrail/changes")
+    tab.until("location.pathname.startsWith('/auth/login')")
+    pages = AirflowPages(tab, scene.url, scene.tokens[1])
+    pages.open(f"dags/{RESET}/runs/{quote(run_id, safe='')}/plugin/acktrail-dag-run")
+    pages.frame_has(plan_id)
+    is_accessible_in_frame(pages)
+    assert pages.frame_value("[...d.styleSheets].every(sheet => sheet.cssRules.length > 0)")
+    tab.value("document.documentElement.classList.replace('light', 'dark')")
+    tab.until("document.querySelector('iframe').contentDocument.documentElement.classList.contains('dark')")
+    pages.press_in_frame("a[data-outer]")
+    tab.until("location.pathname.startsWith('/plugin/acktrail')")
+    pages.frame_is_at("acktrail/")
+    pages.press_in_frame("nav a[href='changes']")
+    pages.frame_has(plan_id)
+    tab.until("location.pathname === '/plugin/acktrail/acktrail/changes'")

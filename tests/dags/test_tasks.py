@@ -1,28 +1,41 @@
 """What every task has: the cluster and the tables that its run works on, by its parameters, an Airflow connection or
-the environment; and what Airflow does about acktrail's errors."""
+the environment; what Airflow does about acktrail's errors. Resets without a scheduler or a broker: the form, the plan
+that a person reads, what is noted of an approval, and what an unknown outcome comes to."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import logging
+import re
+import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from change.scenes import a_plan, a_request, a_snapshot
 from drivers.airflow_home import Late
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail import errors
-from acktrail.errors import ConfigurationError
+from acktrail.change import api
+from acktrail.change.audit import integrity
+from acktrail.change.change_kind import load_plan
+from acktrail.change.lifecycle import plan_status
+from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError, OutcomeUnknown, Unreachable
 
 pytestmark = pytest.mark.airflow
 
 exceptions = Late("airflow.sdk.exceptions")
-pipeline_steps, run_target, task_reports = (
-    Late(f"acktrail_dags.{name}") for name in ("pipeline_steps", "run_target", "task_reports")
+change_steps, pipeline_steps, plan_texts, run_target, task_reports = (
+    Late(f"acktrail_dags.{name}")
+    for name in ("change_steps", "pipeline_steps", "plan_text", "run_target", "task_reports")
 )
 
 NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None}
@@ -51,7 +64,12 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reconciles_what_was_exported(caplog: pytest.LogCaptureFixture) -> None:
-    """Without parameters it is the newest export's cluster and tables; what that leaves out is said in the log."""
+    """Without parameters it is the newest export's cluster and tables; what that leaves out is said in the log: several
+    exports of one thing are no news. Who triggers by hand decides."""
+    same = [event(minute, kafka_conn_id="eu", tables_uri="/eu", run_id=str(minute)) for minute in range(5)]
+    with caplog.at_level(logging.WARNING):
+        assert target({}, *same)["tables_uri"] == "/eu"
+    assert caplog.text == ""
     old = event(1, kafka_conn_id="other", tables_uri="/other", run_id="r1")
     new = event(2, kafka_conn_id="eu", tables_uri="/eu", run_id="r2")
     with caplog.at_level(logging.WARNING):
@@ -59,21 +77,8 @@ def test_reconciles_what_was_exported(caplog: pytest.LogCaptureFixture) -> None:
     assert (found["kafka_conn_id"], found["tables_uri"], found["report_folder"]) == ("eu", "/eu", "/reports")
     assert "/other" in caplog.text
     assert "trigger this DAG for it" in caplog.text
-
-
-def test_several_exports_of_one_thing_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
-    """Exports that came while a reconciliation ran are one reconciliation, without a warning."""
-    events = [event(minute, kafka_conn_id="eu", tables_uri="/eu", run_id=str(minute)) for minute in range(5)]
-    with caplog.at_level(logging.WARNING):
-        assert target({}, *events)["tables_uri"] == "/eu"
-    assert caplog.text == ""
-
-
-def test_parameters_win_over_the_export_and_the_environment() -> None:
-    """Who triggers by hand decides."""
     asked = {"kafka_conn_id": "mine", "tables_uri": "/mine", "report_folder": "/r"}
-    found = target(asked, event(1, kafka_conn_id="eu", tables_uri="/eu"))
-    assert {name: found[name] for name in asked} == asked  # type: ignore[literal-required]
+    assert target(asked, new).items() >= asked.items()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,6 @@ def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.Monke
         run_target.spark_master("far")
 
 
-RETRIED = [errors.Unreachable("k:9092"), errors.ConcurrentCommit("another writer came first", hint="again")]
 FAILED = [
     errors.NotAuthorized("READ", "topic __share_group_state"),
     errors.ForeignCluster("the tables belong to another cluster", hint="name other tables"),
@@ -156,7 +160,7 @@ FAILED = [
 ]
 
 
-@pytest.mark.parametrize("error", RETRIED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", [errors.Unreachable("k:9092"), errors.ConcurrentCommit("came first", hint="again")])
 def test_what_may_pass_later_is_retried(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
     """A RetryableError reaches Airflow as it is, so that the task's retries apply; the log says what happens."""
     with caplog.at_level(logging.INFO), pytest.raises(type(error)) as caught, task_reports.as_airflow_errors():
@@ -181,14 +185,11 @@ def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: 
         assert text in caplog.text
 
 
-def test_a_defect_passes_unchanged() -> None:
-    """What acktrail did not foresee is not dressed up as advice."""
+def test_an_unknown_outcome_is_tried_again_where_running_again_tells_it(caplog: pytest.LogCaptureFixture) -> None:
+    """An export reads its positions from the tables: Airflow's retries do what the message says. A reset does not. What
+    acktrail did not foresee is not dressed up as advice."""
     with pytest.raises(ZeroDivisionError), task_reports.as_airflow_errors():
         raise ZeroDivisionError
-
-
-def test_an_unknown_outcome_is_tried_again_where_running_again_tells_it(caplog: pytest.LogCaptureFixture) -> None:
-    """An export reads its positions from the tables: Airflow's retries do what the message says. A reset does not."""
     error = errors.OutcomeUnknown("it is not known whether the commit landed", hint="run again")
     with (
         caplog.at_level(logging.INFO),
@@ -246,7 +247,8 @@ def test_address(monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], add
 
 
 def test_properties_and_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra's members are client properties as text; login and password are SASL's unless the extra says so."""
+    """The extra's members are client properties as text; login and password are SASL's unless the extra says so.
+    Without a broker it is refused, with how to make a right one."""
     extra = {"security.protocol": "SASL_SSL", "enable.ssl.certificate.verification": True, "retries": 3, "x": None}
     config = config_of(monkeypatch, host="k:1", login="ann", password="s3cret-word", extra=extra)
     assert config.properties == {  # type: ignore[attr-defined]
@@ -256,6 +258,9 @@ def test_properties_and_login(monkeypatch: pytest.MonkeyPatch) -> None:
         "sasl.username": "ann",
         "sasl.password": "s3cret-word",
     }
+    with pytest.raises(ConfigurationError, match="names no broker") as caught:
+        config_of(monkeypatch)
+    assert "airflow connections add probe" in caught.value.hint
     own = config_of(monkeypatch, host="k:1", login="ann", extra={"sasl.username": "bob"})
     assert own.properties["sasl.username"] == "bob"  # type: ignore[attr-defined]
 
@@ -288,27 +293,175 @@ def test_refused_extra_is_not_shown(monkeypatch: pytest.MonkeyPatch, extra: str)
     assert "security.protocol" in caught.value.hint
 
 
-def test_no_broker_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection without a broker is refused with how to make a right one."""
-    with pytest.raises(ConfigurationError, match="names no broker") as caught:
-        config_of(monkeypatch)
-    assert "airflow connections add probe" in caught.value.hint
-
-
 RUN = st.tuples(st.text(max_size=40), st.text(max_size=300), st.integers(1, 9))
 
 
 @given(RUN, RUN)
 def test_run_ids_are_safe_and_never_shared(one: tuple[str, str, int], other: tuple[str, str, int]) -> None:
-    """Whatever Airflow calls a run, the tables' id has letters, digits and '-' only; two tries never share one."""
+    """Whatever Airflow calls a run, the tables' id has letters, digits and '-' only; two tries never share one. The DAG
+    run's own id can be seen in it."""
     first, second = run_target.table_run_id(*one), run_target.table_run_id(*other)
     assert (first == second) == (one == other)
     assert 1 <= len(first) <= 80
     assert first.isascii()
     assert first.replace("-", "").isalnum()
+    own = run_target.table_run_id("acktrail_export", "scheduled__2026-11-21T11:20:00+00:00", 1)
+    assert own.startswith("scheduled-2026-11-21T11-20-00-00-00-")
 
 
-def test_run_ids_stay_readable() -> None:
-    """The DAG run's own id can be seen in it."""
-    found = run_target.table_run_id("acktrail_export", "scheduled__2026-11-21T11:20:00+00:00", 1)
-    assert found.startswith("scheduled-2026-11-21T11-20-00-00-00-")
+def planned(folder: Path, made: ResetPlan | None = None) -> Any:
+    """A stored plan, as the tasks hand it on; without one, a plan of `ann`."""
+    new = a_snapshot(taken_at_ms=time.time_ns() // 1_000_000)
+    plan = made or a_plan(a_request(requested_by="ann"), new)
+    api.store_plan(TablesConfig(uri=str(folder)), plan)
+    refusals = [notice.text for notice in plan.refusals]
+    named = {"plan_id": plan.plan_id, "plan_hash": plan.plan_hash, "refusals": refusals}
+    rest = {"kafka_conn_id": "acktrail_kafka", "preview": "", "partial": False, "watch_s": 0}
+    return {**named, **rest, "tables_uri": str(folder)}
+
+
+def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
+    """A misspelt topic shows first, then how many share partitions the plan has; no one is asked to approve."""
+    made = planned(tmp_path, a_plan(a_request(), a_snapshot(partitions=())))
+    for partial in (False, True):
+        with pytest.raises(
+            exceptions.AirflowFailException, match=r"^no share partition is in the scope;.*row_count_as_planned"
+        ):
+            change_steps.check_plan.function(made | {"partial": partial})
+
+
+def decide(stored: Any, option: str, name: str | None) -> str | None:
+    """What the task `note_decision` returns of an answer to the approval; of the option "": no one was asked."""
+    user = None if name is None else {"id": "7", "name": name}
+    answers = {"approve": {"chosen_options": [option], "responded_by_user": user} if option else None}
+    ti = SimpleNamespace(xcom_pull=lambda *, task_ids: answers[task_ids])
+    return change_steps.note_decision.function(stored, ti=ti)
+
+
+def standing(folder: Path) -> str:
+    (line,) = plan_status.list_plans(TablesConfig(uri=str(folder)))
+    return str(line["standing"])
+
+
+def test_who_was_not_asked_did_not_decide(tmp_path: Path) -> None:
+    """An approval that somebody marked as a success by hand approves nothing, and rejects nothing."""
+    with pytest.raises(exceptions.AirflowFailException, match="no one was asked"):
+        decide(planned(tmp_path), "", None)
+    assert standing(tmp_path) == "PLANNED"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("eve", "REJECTED"), (None, "EXPIRED")])
+def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | None, expected: str) -> None:
+    """For the command line too; a task that runs twice notes it once; an approval comes too late."""
+    made = planned(tmp_path)
+    for _ in range(2):
+        assert decide(made, "Reject", name) is None
+    assert standing(tmp_path) == expected
+    rows = integrity.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
+    assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
+    with pytest.raises(exceptions.AirflowFailException, match="make a new plan"):
+        decide(made, "Approve", "eve")
+
+
+def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a second person is asked for: the form says so, the requester's answer fails and leaves the plan open for
+    somebody else's; a run whose requester Airflow does not know fails at once."""
+    made = planned(tmp_path)
+    plan = load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
+    assert api.approval_needed(plan) == ""
+    monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
+    assert "ann asked for it and may not" in plan_texts.plan_text(
+        plan, where="k:9092", approval=api.approval_needed(plan)
+    )
+    with pytest.raises(exceptions.AirflowFailException, match="own_approval"):
+        decide(made, "Approve", "ann")
+    assert standing(tmp_path) == "PLANNED"
+    assert decide(made, "Approve", "eve") == "eve"
+    assert standing(tmp_path) == "APPROVED"
+    unknown: Any = {"params": {"dry_run": False}, "dag_run": object()}
+    with pytest.raises(exceptions.AirflowFailException, match="who triggered"):
+        change_steps.validate_reset.function(**unknown)
+
+
+@pytest.mark.parametrize("may_pass", [True, False])
+def test_a_verification_that_may_pass_later_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may_pass: bool
+) -> None:
+    """An unknown outcome behind a broker that is away goes to Airflow's retries; behind anything else it needs a
+    person."""
+
+    def unknown(*_: Any, **__: Any) -> None:
+        raise OutcomeUnknown("not known") from (Unreachable("k:9092") if may_pass else ValueError("a defect"))
+
+    monkeypatch.setattr("acktrail_dags.change_steps.cluster_at", lambda *_: None)
+    monkeypatch.setattr(plan_status, "plan_status", lambda *_: {"groups": ["g"]})
+    monkeypatch.setattr(api, "verify", unknown)
+    with pytest.raises(Unreachable if may_pass else exceptions.AirflowFailException):
+        change_steps.verify.function(planned(tmp_path))
+
+
+HOSTILE = "g|`<img src=x>`[a](javascript:x)**\n| --- |"
+
+
+def plan(group_id: str, partitions: int) -> ResetPlan:
+    """A plan of `partitions` share partitions whose present state is not known."""
+    made = a_plan(a_request())
+    row = replace(made.partitions[0], group_id=group_id, topic="t", start_offset=None, target_offset=3, impact=None)
+    notice = Notice(severity=Severity.WARNING, rule="r", text=group_id, group_id=group_id)
+    rows = tuple(replace(row, partition=index) for index in range(partitions))
+    return replace(made, plan_id="p-1", plan_hash="sha256:0123456789", notices=(notice,), partitions=rows)
+
+
+def test_names_stay_inside_their_cells() -> None:
+    """Markdown's and HTML's own characters are escaped, and no name makes a line or a column of its own."""
+    shown = plan_texts.plan_text(plan(HOSTILE, 2), where=HOSTILE)
+    lines = [line for line in shown.splitlines() if "img" in line]
+    assert len(lines) == 4
+    for line in lines:
+        assert "\\<img src\\=x\\>" in line
+        assert line.replace("\\|", "").count("|") in {0, 5, 10}
+    assert "`" not in shown.replace("\\`", "").replace("`p-1`", "").replace("`sha256:012345678`", "")
+
+
+def test_what_is_not_known_says_so_and_what_is_cut_off_is_counted() -> None:
+    """A number that is not known is no zero; share partitions beyond the first are in the table that is named."""
+    shown = plan_texts.plan_text(plan("g", 60), where="k:9092")
+    assert "| g | t | 9 | unknown | 3 | unknown | unknown | unknown | unknown |" in shown
+    assert "| g | t | 10 |" not in shown
+    assert "and 50 more, all of them in the plan: `acktrail change show --json`" in shown
+
+
+FORM: dict[str, Any] = {
+    "groups": ["g"],
+    "strategy": "to-earliest",
+    "allow": None,
+    **dict.fromkeys(("topics", "reason", "kafka_conn_id")),
+    **dict.fromkeys(("offset", "shift_by", "datetime", "duration", "file")),
+    **dict.fromkeys(("all_topics", "allow_skip", "partial"), False),
+    "dry_run": True,
+    "wait_for_empty_s": 0,
+    "watch_s": 0,
+}
+
+
+def validated(form: dict[str, Any]) -> Any:
+    run = SimpleNamespace(triggering_user_name="ann")
+    return change_steps.validate_reset.function(params=form, dag_run=run)["request"]
+
+
+def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
+    """By their titles, also where the rule is one of the command line's: no option of it is in a message."""
+    earliest = {**FORM, "tables_uri": str(tmp_path)}
+    later = {"strategy": "to-history", "datetime": "2999-01-01T00:00:00Z"}
+    for form, message in (
+        (earliest, "Topics is empty"),
+        ({**earliest, "topics": ["orders"], "all_topics": True}, "Topics does not take All topics"),
+        ({**earliest, "all_topics": True, "offset": 0}, "Where to: to-earliest does not take Offset"),
+        ({**earliest, "all_topics": True, "strategy": "to-offset"}, "Where to: to-offset needs Offset"),
+        ({**earliest, "strategy": "from-file", "file": "f", "all_topics": True}, "from-file does not take All topics"),
+        ({**earliest, "topics": ["orders:0", "orders:0"]}, "“Topics”: orders:0 is named twice"),
+        ({**earliest, "all_topics": True, **later}, "“Where to: to-history” 2999-01-01T00:00:00"),
+    ):
+        with pytest.raises(exceptions.AirflowFailException, match=re.escape(message)) as caught:
+            validated(form)
+        assert "--" not in str(caught.value)

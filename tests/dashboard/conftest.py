@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -33,6 +34,12 @@ class Site:
         """Status and text of a page, with its entities as characters."""
         answer = httpx.get(self.url + path, timeout=60, trust_env=False)
         return answer.status_code, html.unescape(answer.text)
+
+    def words(self, path: str) -> str:
+        """A page without its tags; links to state records keep their addresses."""
+        text = httpx.get(self.url + path, timeout=60, trust_env=False).text
+        text = re.sub(r"<a href=\"(record[^\"]+)\">", r" \1 ", text)
+        return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
     def finding(self) -> str:
         """The address of a finding's page."""

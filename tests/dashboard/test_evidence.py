@@ -173,18 +173,14 @@ def _hashes(pack: dict[str, Any]) -> dict[tuple[str, str], str]:
     }
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "acktrail-evidence/2"}', "[" * 100_000, "\x00"])
-def test_what_is_no_pack_is_one_error(stored: TablesConfig, tmp_path: Path, text: str) -> None:
-    """Any other file is refused with a name and a reason."""
-    other = tmp_path / "acktrail-evidence-x.json"
-    other.write_text(text, encoding="utf-8")
-    with pytest.raises(MalformedFile, match="acktrail-evidence-x"):
-        verify_pack(stored, other)
-
-
-def test_a_pack_with_other_things_in_it_is_refused(stored: TablesConfig, file: Path) -> None:
-    """Parts of another type, a table that acktrail does not know, paths that lead out of the table."""
+def test_what_is_no_pack_is_refused(stored: TablesConfig, file: Path) -> None:
+    """Any other file is one error with its name. Parts of another type, a table that acktrail does not know, paths that
+    lead out of the table are not what the tables show."""
     pack = read_pack(file)
+    for text in ("", "[]", "{}", '{"schema": "acktrail-evidence/2"}', "[" * 100_000, "\x00"):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(MalformedFile, match=file.stem):
+            verify_pack(stored, file)
     for broken in (
         {**pack, "tables": 3},
         {**pack, "tables": [{**pack["tables"][0], "table": "../../etc"}]},

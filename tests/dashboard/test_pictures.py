@@ -5,7 +5,6 @@ cursor."""
 from __future__ import annotations
 
 import sys
-import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -36,11 +35,8 @@ from acktrail_dashboard.report import ROWS_SHOWN, render_text
 
 NEVER_HIDDEN = {BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN}
 STATES = {0: BandKind.AVAILABLE, 2: BandKind.ACKNOWLEDGED, 3: BandKind.ARCHIVING, 4: BandKind.ARCHIVED}
-ANY_TEXT = st.text(alphabet=st.characters())
 PAGE = page_templates().get_template("macros.html")
 ELEMENT = page_templates().from_string("<p title='{{ text }}'>{{ text }}</p>")
-HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Control, format (direction, zero width), surrogate, line end, paragraph end."""
 STEERING = (
     "\x1b]0;owned\x07\x1b[2J",
     "a\nb",
@@ -48,7 +44,6 @@ STEERING = (
     "\u202eback",
     "\N{CJK UNIFIED IDEOGRAPH-754C}" * 85,
 )
-Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 @st.composite
@@ -132,9 +127,10 @@ def test_one_record_in_a_million_is_drawn(state: int, kind: str) -> None:
 
 
 def test_nothing_hidden_is_left() -> None:
-    """Of all characters there are, none that is hidden comes through."""
+    """Of all characters there are, none that is hidden comes through: control, format (direction, zero width),
+    surrogate, line end, paragraph end."""
     shown = printable("".join(map(chr, range(sys.maxunicode + 1))))
-    assert not {category(character) for character in set(shown)} & HIDDEN
+    assert not {category(character) for character in set(shown)} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
     assert shown.encode().decode() == shown
 
 
@@ -144,7 +140,7 @@ def test_plain_text_is_left_alone(text: str) -> None:
     assert printable(text) == text
 
 
-@given(ANY_TEXT)
+@given(st.text(alphabet=st.characters()))
 def test_text_never_becomes_markup(text: str) -> None:
     """Any text, as content or attribute, is read back by a parser as that text; no tag comes of it."""
     as_name, inside = Page(str(PAGE.module.name(text))), Page(ELEMENT.render(text=text))
@@ -153,7 +149,7 @@ def test_text_never_becomes_markup(text: str) -> None:
     assert inside.elements == [("p", {"title": printable(text)})]
 
 
-def of_pairs(pairs: list[Pair]) -> RunTables:
+def of_pairs(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> RunTables:
     """The sample with these share partitions alone."""
     return replace(
         sample_run(),
@@ -183,7 +179,7 @@ def test_names_cannot_speak_to_the_terminal() -> None:
     pairs = [share_partition(name, name, 0, start=1, end=4, verdict=name, reason=name, moved=True) for name in STEERING]
     named = table("findings", [{"rule": name, "severity": name, "subject": name} for name in STEERING])
     text = render_text(summarize(replace(of_pairs(pairs), findings=named), RUN))
-    assert {character for character in text if unicodedata.category(character) in {"Cc", "Cf"}} == {"\n"}
+    assert {character for character in text if category(character) in {"Cc", "Cf"}} == {"\n"}
     lines = text.splitlines()
     top = next(index for index, line in enumerate(lines) if line.startswith("GROUP"))
     width = cell_len(lines[top].split("PARTITION")[0]) + len("PARTITION")

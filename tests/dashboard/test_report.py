@@ -42,7 +42,6 @@ sys.path.append(str(Path(__file__).parents[2] / "tools"))
 import report_schema  # a program of the folder `tools`
 
 WRITTEN = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
-VOID = {"meta", "br", "hr", "wbr"}
 FOREIGN = {"script", "iframe", "object", "embed", "img", "image", "link", "base", "form", "video", "audio", "use"}
 
 
@@ -61,7 +60,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len({key for key, _ in attrs}) == len(attrs)
         self.elements.append((tag, {key: value or "" for key, value in attrs}))
-        if tag not in VOID:
+        if tag not in {"meta", "br", "hr", "wbr"}:
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -279,31 +278,23 @@ def test_the_command_prints_the_summary_and_writes_the_report(
     assert as_json.answer["totals"]["share_partitions"] == sample_run().reconciliations.num_rows
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected", "says"),
-    [
-        (["--run-id", "no-such-run"], UnknownName, "unknown run 'no-such-run'"),
-        (["--tables", "{empty}"], InputError, "no reconcile run in"),
-        (["--out", "{file}/report.html"], ConfigurationError, "cannot write"),
-    ],
-)
 def test_refusals_are_one_line_and_leave_nothing(
-    stored: TablesConfig,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    expected: type[AcktrailError],
-    says: str,
+    stored: TablesConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An unknown run, tables without a run, a place that cannot be written: an error of ours, with a hint."""
     file = tmp_path / "file"
     file.touch()
-    given = [argument.format(empty=tmp_path / "empty", file=file) for argument in arguments]
-    done = run(capsys, "dashboard", "report", "--json", "--tables", stored.uri, *given)
-    error = json.loads(done.stderr)["error"]
-    assert (done.code, error["type"]) == (expected.exit_code, expected.__name__)
-    assert says in error["message"]
-    assert error["hint"]
+    cases: tuple[tuple[str, str | Path, type[AcktrailError], str], ...] = (
+        ("--run-id", "no-such-run", UnknownName, "unknown run 'no-such-run'"),
+        ("--tables", tmp_path / "empty", InputError, "no reconcile run in"),
+        ("--out", file / "report.html", ConfigurationError, "cannot write"),
+    )
+    for option, value, expected, says in cases:
+        done = run(capsys, "dashboard", "report", "--json", "--tables", stored.uri, option, value)
+        error = json.loads(done.stderr)["error"]
+        assert (done.code, error["type"]) == (expected.exit_code, expected.__name__)
+        assert says in error["message"]
+        assert error["hint"]
     assert not (tmp_path / "empty").exists()
     assert file.read_bytes() == b""
 

@@ -33,11 +33,6 @@ ADDRESSES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def server(site: Site) -> str:
-    return site.url
-
-
 def show(tab: Page, url: str, scheme: str = "light") -> None:
     """Open a page and wait until its scripts are done."""
     show_as(tab, scheme, 1280)
@@ -88,10 +83,10 @@ def test_pages_of_their_own_are_accessible(site: Site, tab: Page, tmp_path: Path
     assert "owned" not in tab.value("document.title")
 
 
-def test_the_overview_says_first_who_is_worst_and_what_to_do(server: str, tab: Page) -> None:
+def test_the_overview_says_first_who_is_worst_and_what_to_do(site: Site, tab: Page) -> None:
     """The headline names the worst group; its row has the share partition that is worst, why, and what to do; findings
     stand above what changed."""
-    show(tab, server)
+    show(tab, site.url)
     row = "document.querySelector('#groups tbody tr')"
     assert tab.value(f"{row}.querySelector('a').textContent.trim()")[:30] in tab.value(
         "document.querySelector('h1').innerText"
@@ -105,9 +100,9 @@ def test_the_overview_says_first_who_is_worst_and_what_to_do(server: str, tab: P
 
 
 @pytest.mark.parametrize("address", ["", "groups"])
-def test_a_phone_shows_a_line_of_what_needs_nothing(server: str, tab: Page, address: str) -> None:
+def test_a_phone_shows_a_line_of_what_needs_nothing(site: Site, tab: Page, address: str) -> None:
     """Name and status of a group that is idle or ok; all of its cells on a wide screen, and of groups in trouble."""
-    show(tab, server + address)
+    show(tab, site.url + address)
     calm, other = "#groups tr.calm", "#groups tbody tr:not(.calm)"
     hidden = "[...document.querySelectorAll('{} > *')].filter(each => getComputedStyle(each).display === 'none').length"
     heights = f"[...document.querySelectorAll('{calm}')].map(each => each.offsetHeight)"
@@ -119,9 +114,9 @@ def test_a_phone_shows_a_line_of_what_needs_nothing(server: str, tab: Page, addr
     assert tab.value(hidden.format(other)) == 0
 
 
-def test_axe_would_find_something(server: str, tab: Page) -> None:
+def test_axe_would_find_something(site: Site, tab: Page) -> None:
     """The check above can fail: a field without a label and text that is hard to read are found."""
-    show(tab, server)
+    show(tab, site.url)
     tab.value("document.querySelector('main').insertAdjacentHTML('beforeend', '<input class=bad>')")
     tab.value("document.querySelector('h1').style.color = 'rgb(240, 240, 240)'")
 
@@ -130,10 +125,10 @@ def test_axe_would_find_something(server: str, tab: Page) -> None:
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_name_is_text(server: str, tab: Page, name: str) -> None:
+def test_a_hostile_name_is_text(site: Site, tab: Page, name: str) -> None:
     """On its own pages and in lists a name is shown with its hidden characters visible, leads to its own page, and
     runs nothing."""
-    show(tab, server + "groups?" + urlencode({"search": name}))
+    show(tab, site.url + "groups?" + urlencode({"search": name}))
     wanted = json.dumps(urlencode({"id": name}))
     own = f"[...document.querySelectorAll('#groups tbody a')].find(each => each.search.includes({wanted}))"
     shown = tab.value(f"{own}.textContent")
@@ -149,10 +144,10 @@ def test_a_hostile_name_is_text(server: str, tab: Page, name: str) -> None:
     assert tab.value("violations") == []
 
 
-def test_lines_are_drawn_by_the_script_and_without_it(server: str, tab: Page) -> None:
+def test_lines_are_drawn_by_the_script_and_without_it(site: Site, tab: Page) -> None:
     """With the script a canvas with a role and a label stands for each figure, and its legend has the newest values;
     without it the table has the same values."""
-    address = server + "share-partition?" + urlencode(STUCK)
+    address = site.url + "share-partition?" + urlencode(STUCK)
     show(tab, address)
     tab.until("document.querySelectorAll('figure.drawn').length === 3", timeout_s=60)
     assert tab.value("[...document.querySelectorAll('canvas')].every(each => each.role === 'img' && each.ariaLabel)")
@@ -173,9 +168,9 @@ def test_lines_are_drawn_by_the_script_and_without_it(server: str, tab: Page) ->
         tab.call("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def test_a_key_leads_to_the_search(server: str, tab: Page) -> None:
+def test_a_key_leads_to_the_search(site: Site, tab: Page) -> None:
     """`/` moves the cursor to the search, and Enter lists what was found; the first Tab leads to the content."""
-    show(tab, server)
+    show(tab, site.url)
     tab.call("Input.dispatchKeyEvent", type="keyDown", key="/", text="/")
     assert tab.value("document.activeElement.id") == "find"
     tab.call("Input.insertText", text="fraud")
@@ -189,12 +184,12 @@ def test_a_key_leads_to_the_search(server: str, tab: Page) -> None:
     assert tab.value("document.activeElement.className") == "skip"
 
 
-def test_the_parts_of_a_list_are_linked(server: str, tab: Page) -> None:
+def test_the_parts_of_a_list_are_linked(site: Site, tab: Page) -> None:
     """Filters and the range of time stay in every link of a page; a status shows its own rows alone."""
-    show(tab, server + "groups?status=ok&search=e")
+    show(tab, site.url + "groups?status=ok&search=e")
     chips = "[...document.querySelectorAll('.chips a')].map(each => each.search)"
     assert all("search=e" in each for each in tab.value(chips))
     badges = "[...document.querySelectorAll('#groups td .badge')].map(each => each.className)"
     assert set(tab.value(badges)) == {"badge ok"}
-    show(tab, server + "?range=7d")
+    show(tab, site.url + "?range=7d")
     assert "range=7d" in tab.value("document.querySelector('#groups tbody a').search")

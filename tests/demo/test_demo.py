@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from drivers.own_process import finished
 from embedded.processes import DEFAULT_SIGNALS, eventually
@@ -27,18 +28,8 @@ ACKTRAIL = str(Path(sys.executable).parent / "acktrail")
 
 def _processes_of(folder: Path) -> list[int]:
     """Every process that works in the folder, by its command line or its environment."""
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and int(entry.name) != os.getpid() and str(folder).encode() in _words(entry)
-    ]
-
-
-def _words(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-    except OSError:
-        return b""
+    others = (each for each in psutil.process_iter(["cmdline", "environ"]) if each.pid != os.getpid())
+    return [each.pid for each in others if str(folder) in str(each.info)]
 
 
 @pytest.mark.full  # a run of the wheel's demo is part of CI; tests/dags and test_faults have the rest in parts

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from definitions.status_history import edges_of
-from demo.workload_report import SharePartitionRun, report_of
+from drivers import command_line
 from drivers.own_process import printed
 from kafka_messages import CoordinatorState, coordinator_states
 from samples.dump_lines import write_dump
@@ -24,17 +23,92 @@ from acktrail.format.columns.record_columns import changes_of, replayed_state_of
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.batches import DeliveryState
-from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
+from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition
 from acktrail.model.status_changes import LAST_OFFSET, OffsetStatusKind, StatusChange, status_at
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
-from acktrail_demo.workload.scenario import HOSTILE_GROUP
-from acktrail_demo.workload.workload_run import run_workload
+from acktrail_demo.workload.scenario import HOSTILE_GROUP, Action, GroupScript, PartitionLog
+from acktrail_demo.workload.workload_run import ConfirmedAck, WorkloadRun, run_workload
 from acktrail_embedded import EmbeddedBroker
+
+_ENDS = {
+    Action.ACCEPT: DeliveryState.ACKNOWLEDGED,
+    Action.REJECT: DeliveryState.ARCHIVED,
+    Action.RELEASE: DeliveryState.AVAILABLE,
+}
+Deed = tuple[DeliveryState, int]
+"""The delivery state and count after a confirmed acknowledgement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartitionRun:
+    """What one group did with one partition of one incarnation of a topic; no member is left.
+
+    `deeds`: of every record that was answered for, in their order; a release at the delivery count `limit` is an
+    archiving. `rejected`: records that were rejected. `deleted`: its state was deleted, with the group or with the
+    topic.
+    """
+
+    topic: str
+    key: SharePartition
+    limit: int
+    log_end_offset: int
+    deleted: bool
+    deeds: Mapping[int, list[Deed]]
+    rejected: frozenset[int]
+
+    def ended(self, state: DeliveryState) -> frozenset[int]:
+        """The offsets that ended in a delivery state."""
+        return frozenset(offset for offset, deeds in self.deeds.items() if deeds[-1][0] is state)
+
+    @property
+    def finished(self) -> frozenset[int]:
+        """The offsets that are acknowledged or archived."""
+        return self.ended(DeliveryState.ACKNOWLEDGED) | self.ended(DeliveryState.ARCHIVED)
+
+    @property
+    def first_unfinished_offset(self) -> int | None:
+        """None when nothing was ever acknowledged. A broker's record of it may lie lower: it moves lazily."""
+        if not self.deeds:
+            return None
+        return next(offset for offset in range(self.log_end_offset + 1) if offset not in self.finished)
+
+
+def report_of(run: WorkloadRun) -> list[SharePartitionRun]:
+    """All share partitions of a finished run, those that are deleted among them."""
+    found = []
+    for ledger in run.ledgers:
+        plan = ledger.plan
+        confirmed: dict[PartitionLog, list[ConfirmedAck]] = defaultdict(list)
+        for entry in ledger.confirmed:
+            confirmed[entry.log].append(entry)
+        for topic, log in ((each, log) for each in plan.topics for log in each.logs):
+            topic_id = run.topic_ids[topic.name, topic.incarnation]
+            found.append(
+                SharePartitionRun(
+                    topic=topic.name,
+                    key=SharePartition(group_id=GroupId(plan.group_id), topic_id=topic_id, partition=log.partition),
+                    limit=ledger.limit,
+                    log_end_offset=topic.end_offset(log.partition),
+                    deleted=plan.script is GroupScript.DELETE_GROUP or topic in plan.deleted_topics,
+                    deeds=_deeds(confirmed[log], ledger.limit),
+                    rejected=frozenset(each.offset for each in confirmed[log] if each.action is Action.REJECT),
+                )
+            )
+    return found
+
+
+def _deeds(confirmed: list[ConfirmedAck], limit: int) -> dict[int, list[Deed]]:
+    found: dict[int, list[Deed]] = {}
+    for ack in sorted(confirmed, key=lambda ack: (ack.delivery_count, ack.offset)):
+        is_last = ack.action is Action.RELEASE and ack.delivery_count >= limit
+        state = DeliveryState.ARCHIVED if is_last else _ENDS[ack.action]
+        found.setdefault(ack.offset, []).append((state, ack.delivery_count))
+    return found
+
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-ACKTRAIL: Final = str(Path(sys.executable).with_name("acktrail"))
 RUN_ID: Final = "end-to-end"
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
 Row = dict[str, Any]
@@ -116,11 +190,6 @@ def history(observed: Observed, reconciled: list[Row]) -> dict[SharePartition, l
 
 def key_of(row: Row) -> SharePartition:
     return SharePartition(**{name: row[name] for name in KEY_COLUMNS})
-
-
-def of_command(*words: str | Path) -> str:
-    """What ``acktrail`` prints."""
-    return printed(ACKTRAIL, *words)
 
 
 def kafkas_rows(text: str) -> dict[tuple[str, str, int], tuple[str, str]]:
@@ -231,7 +300,7 @@ def test_every_records_fate_is_what_the_consumers_did(
 
 
 @pytest.mark.usefixtures("history")
-def test_a_poisoned_records_fate_at_the_command_line(observed: Observed) -> None:
+def test_a_poisoned_records_fate_at_the_command_line(observed: Observed, capsys: pytest.CaptureFixture[str]) -> None:
     """`acktrail record show` on a record that was released until it was archived: each delivery's ending, each shown by
     a record of the state topic that an ordinary consumer read at that place."""
     key, offset, limit = next(
@@ -241,8 +310,7 @@ def test_a_poisoned_records_fate_at_the_command_line(observed: Observed) -> None
         if len(deeds) == run.limit
     )
     place = (key.group_id, key.topic_id, str(key.partition), str(offset))
-    shown = of_command("record", "show", *place, "--tables", observed.tables.uri, "--json")
-    found = json.loads(shown)
+    found = command_line.run(capsys, "record", "show", *place, "--tables", observed.tables.uri, "--json").answer
     (life,) = found["lives"]
     recorded = [i for i in life["intervals"] if i["standing"] == "recorded"]
     ends = [*(["available"] * (limit - 1)), "archived"]
@@ -292,21 +360,21 @@ def test_every_record_was_exported(observed: Observed) -> None:
     assert {r["decode_status"] for r in rows} == {"decoded"}
 
 
-def test_a_dump_replays_to_the_tables(observed: Observed, states: dict[SharePartition, Row], tmp_path: Path) -> None:
+def test_a_dump_replays_to_the_tables(
+    observed: Observed, states: dict[SharePartition, Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`acktrail record replay` on a dump of the topic gives the states that the reconciliation wrote."""
-    lines = of_command("record", "replay", write_dump(observed.records, tmp_path / "state.jsonl")).splitlines()
-    replayed = {key_of({**row, "group_id": row["group"]}): row for row in map(json.loads, lines)}
+    rows = command_line.run(capsys, "record", "replay", write_dump(observed.records, tmp_path / "state.jsonl")).rows
+    replayed = {key_of({**row, "group_id": row["group"]}): row for row in rows}
 
     assert states.keys() == replayed.keys()
     for key, state in states.items():
         expected = {name: state[name] for name in ("state_epoch", "snapshot_epoch", "leader_epoch")}
         expected |= {"start_offset": -1 if state["start_offset"] is None else state["start_offset"]}
-        expected |= {"delivery_complete_count": state["delivery_complete_count"], "batches": batches_of(state)}
+        names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+        batches = [[batch[name] for name in names] for batch in state["batches"]]
+        expected |= {"delivery_complete_count": state["delivery_complete_count"], "batches": batches}
         assert {name: replayed[key][name] for name in expected} == expected
-
-
-def batches_of(state: Row) -> list[list[int]]:
-    return [[b["first_offset"], b["last_offset"], b["delivery_state"], b["delivery_count"]] for b in state["batches"]]
 
 
 @pytest.mark.usefixtures("reconciled")

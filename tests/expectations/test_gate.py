@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from expectations.sample_tables import (
@@ -106,8 +105,7 @@ def test_a_partition_added_to_the_state_topic_stops_the_gate(config: TablesConfi
     added += [row | {"partition": 3, "log_end_offset": 0} for row in added if row["topic_id"] == "state"][:1]
     tables = Tables(config)
     for run_id in ("run-2", "run-3"):
-        rows = [row | {"run_id": run_id} for row in added]
-        tables.append("offset_observations", pa.Table.from_pylist(rows, schema=TABLES["offset_observations"]))
+        tables.append("offset_observations", [row | {"run_id": run_id} for row in added])
         tables.append("share_partition_states", states(life, run_id))
         tables.append("reconciliations", reconciliations(life, run_id))
 

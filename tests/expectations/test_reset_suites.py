@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
@@ -21,7 +20,6 @@ from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.request.reset_request import StrategyKind, TopicScope
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
-from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation
@@ -50,7 +48,7 @@ DONE: dict[str, Any] = {
 
 def stored(folder: Path, name: str, *rows: dict[str, Any]) -> TablesConfig:
     config = TablesConfig(uri=str(folder / "tables"))
-    Tables(config).append(name, pa.Table.from_pylist(list(rows), schema=TABLES[name]))
+    Tables(config).append(name, rows)
     return config
 
 

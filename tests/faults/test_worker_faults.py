@@ -1,6 +1,6 @@
 """A worker that dies, a network that breaks and a broker that goes away cost time, never a record: after each fault
 every offset is in one row or in one gap. So it is when records of the state topic cannot be read, when the tables are
-of a newer release, and when the disk is full.
+of a newer release, when the disk is full, and when state partitions and coordinators move between brokers.
 
 The number of SIGKILLs and of cut connections is small here; a run of all tests makes a hundred of each, and
 ``ACKTRAIL_FAULTS=300`` as many as it says. The seed of a failed run is in its message; ``ACKTRAIL_SEED`` repeats it.
@@ -25,13 +25,17 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 from faults.conftest import POISON, Export, exports, good, log_ends, writing
+from servers.broker_pair import BrokerPair, broker_pair
 from servers.kafka_proxy import EVERYTHING
 from servers.real_broker import kill, restart
 from servers.workload import until
-from state_topics.filled_topic import fill
+from state_topics.filled_topic import STATE_TOPIC, fill
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, DamagedTables
+from acktrail.errors import ConfigurationError, DamagedTables, RetryableError
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.changes import NewStartOffset
+from acktrail.kafka.client.error_codes import Outcome
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded import EmbeddedBroker
 
@@ -265,3 +269,67 @@ def stands_by(export: Export) -> bool:
 def all_runs(export: Export) -> set[str]:
     """The runs that rows are from: each attempt of a task is one."""
     return set(Tables(export.tables).read("export_ranges", columns=["run_id"])["run_id"].to_pylist())
+
+
+MOVES: Final = min(int(os.environ.get("ACKTRAIL_FAULTS", "3")), 50)
+LEADERS: Final = [1, 2, 1, 2, 1]
+GROUP, WORK = "observed", "work"
+
+
+@pytest.fixture
+def pair() -> Iterator[BrokerPair]:
+    with broker_pair({"unclean.leader.election.enable": "true"}) as running:
+        running.create_topic(STATE_TOPIC, LEADERS, {"min.insync.replicas": "1"})
+        running.create_topic(WORK, [1], {})
+        yield running
+
+
+@pytest.fixture
+def moved(pair: BrokerPair, tmp_path: Path) -> Iterator[Export]:
+    """An export through all the moves, with observations of a share group every second."""
+    with ShareGroupAdmin(pair.first.config()) as admin:
+        until(lambda: makes_group(admin), what="a group and its coordinator")
+    observing = {"name": "offsets", "config": {"connector.class": "ShareGroupOffsetsSource", "interval.ms": "1000"}}
+    with exports(pair.first, tmp_path) as opened:
+        yield opened(beside=observing)
+
+
+def makes_group(admin: ShareGroupAdmin) -> bool:
+    """Whether the share group of the observations is there now."""
+    try:
+        (row,) = admin.alter_offsets(GROUP, [NewStartOffset(topic=WORK, partition=0, start_offset=0)])
+    except RetryableError:
+        return False
+    return row.outcome is Outcome.DONE
+
+
+@pytest.mark.full
+def test_leaders_and_coordinators_move(moved: Export, pair: BrokerPair, counts: Any) -> None:
+    """Leaders of the state partitions and coordinators move again and again while records are written, one broker stops
+    in order, and one is killed: the worker stays, nothing is lost or doubled, and observations continue."""
+    chance = random.Random(SEED)
+    coordinators = len(pair.leaders("__consumer_offsets"))
+    with writing(pair.first):
+        moved.grows()
+        for _ in range(MOVES):
+            pair.lead(STATE_TOPIC, [chance.choice((1, 2)) for _ in LEADERS])
+            pair.lead("__consumer_offsets", [chance.choice((1, 2))] * coordinators)
+            moved.grows()
+        restart(pair.second)
+        pair.lead("__consumer_offsets", [2] * coordinators)
+        pair.lead(STATE_TOPIC, LEADERS)
+        moved.grows()
+        kill(pair.second)
+        until(lambda: 2 not in pair.leaders(STATE_TOPIC), what="leaders after a crash")
+        moved.grows(50)
+        observed = observations(moved)
+        until(lambda: observations(moved) >= observed + 4, what="observations by the new coordinator")
+        pair.second.start()
+    counts(seed=SEED, moves=MOVES, rows=moved.complete(), observations=observations(moved))
+    assert moved.worker.runs == 1
+
+
+def observations(export: Export) -> int:
+    """How many times the coordinator described the share group."""
+    rows = Tables(export.tables).read("group_observations", columns=["group_id", "error_code"]).to_pylist()
+    return sum((row["group_id"], row["error_code"]) == (GROUP, 0) for row in rows)

@@ -193,36 +193,36 @@ def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.Mo
     assert found(world) == expected(written)
 
 
-def lose(world: World, table: str) -> None:
-    shutil.rmtree(Path(world.config.uri) / table)
+def lose(tables: Tables, table: str) -> None:
+    shutil.rmtree(Path(tables.root) / table)
 
 
-def without_a_row(world: World, table: str) -> None:
-    world.tables.replace(table, world.tables.read(table).sort_by("group_id").slice(1))
+def without_a_row(tables: Tables, table: str) -> None:
+    tables.replace(table, tables.read(table).sort_by("group_id").slice(1))
 
 
-def cut_off(world: World, table: str) -> None:
+def cut_off(tables: Tables, table: str) -> None:
     """The newest commit of its log."""
-    max((Path(world.config.uri) / table / "_delta_log").glob("*.json")).write_text("{")
+    max((Path(tables.root) / table / "_delta_log").glob("*.json")).write_text("{")
 
 
-def of_another_release(world: World, table: str) -> None:
-    rows = world.tables.read(table)
+def of_another_release(tables: Tables, table: str) -> None:
+    rows = tables.read(table)
     older = pc.subtract(rows["law"], pa.scalar(1, pa.int32()))
-    world.tables.replace(table, rows.set_column(rows.column_names.index("law"), "law", older))
+    tables.replace(table, rows.set_column(rows.column_names.index("law"), "law", older))
 
 
-def optimized(world: World, table: str) -> None:
+def optimized(tables: Tables, table: str) -> None:
     """By an engine that knows nothing of acktrail, with all that no version needs removed."""
-    records = world.tables.snapshot(table)
+    records = tables.snapshot(table)
     assert records is not None
     records.delta.optimize.compact()
     records.delta.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
 
 
-def maintained(world: World, _: str) -> None:
-    """By acktrail itself."""
-    maintain(world.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0))
+def maintained(tables: Tables, _: str = "") -> None:
+    """By acktrail itself, with all that it removes."""
+    maintain(tables.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_it_continues_or_gives_its_reason_in_one_line(
     live(world, written, 3)
     world.export("r1")
     assert run(capsys, "run", "history", "--tables", world.config.uri).stderr == ""
-    deed(world, table)
+    deed(world.tables, table)
     live(world, written, 4)
     world.export("r2")
     for _ in range(2):

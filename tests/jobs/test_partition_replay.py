@@ -299,7 +299,7 @@ def _write(world: World, log: list[Commit], run_id: str, reached: int) -> tuple[
         )
         lost |= set(range(reached, first)) if has_gap or len(rows) > 1 else set()
         reached = first + exported
-    world.tables.append("export_ranges", pa.Table.from_pylist(rows, schema=TABLES["export_ranges"]))
+    world.tables.append("export_ranges", rows)
     return lost, reached
 
 
@@ -368,7 +368,7 @@ def test_a_replaced_log_is_a_gap_and_its_ends_are_those_of_the_tables(tmp_path: 
     sink.flush()
     said = {"run_id": "r1", "topic": STATE_TOPIC, "partition": 0, "log_start_offset": 0, "log_end_offset": 30}
     observed = [{**said, "phase": phase, "observed_at": at} for phase in ("before", "after")]
-    tables.append("offset_observations", pa.Table.from_pylist(observed, schema=TABLES["offset_observations"]))
+    tables.append("offset_observations", observed)
     (found,) = read_coverage(tables, read_observation(tables, "r1")).values()
     assert found.gaps == (Gap(first_offset=100, last_offset=100),)
     assert (found.end_offset, found.incomplete) == (131, None)

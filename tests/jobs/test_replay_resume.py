@@ -5,19 +5,20 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from jobs.replaying import replayed_again, replayed_here
+from jobs.test_history import cut_off, lose, maintained, of_another_release, optimized, without_a_row
 from jobs.world import World, Written, live
 
 from acktrail.config import TablesConfig
 from acktrail.reconcile.past.saved_states import REPLAY, read_saved
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.pipeline.verify_tables import export_differences
 
 OBSERVATIONS = 3
@@ -103,9 +104,8 @@ def test_files_with_later_records_are_read_again(world: World) -> None:
     assert not replayed_here(world.tables, "r3").files
 
 
-def test_saved_facts_about_the_export_are_proved(settled: World, tmp_path: Path) -> None:
+def test_saved_facts_about_the_export_are_proved(tables: Tables) -> None:
     """A number altered in it is found, in its state partition and no other."""
-    tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
     assert list(export_differences(tables, read_saved(tables, REPLAY))) == []
     rows = tables.read("replay_memory")
     altered = rows.to_pylist()
@@ -116,14 +116,14 @@ def test_saved_facts_about_the_export_are_proved(settled: World, tmp_path: Path)
     assert found.state_partition == row["state_partition"]
 
 
-def records_of(tables: Tables, name: str = "state_records") -> TableSnapshot:
-    records = tables.snapshot(name)
+def records_of(tables: Tables) -> TableSnapshot:
+    records = tables.snapshot("state_records")
     assert records is not None
     return records
 
 
-def files_of(tables: Tables, name: str = "state_records") -> frozenset[str]:
-    return frozenset(file.path for file in records_of(tables, name).files())
+def files_of(tables: Tables) -> frozenset[str]:
+    return frozenset(file.path for file in records_of(tables).files())
 
 
 @pytest.fixture(scope="module")
@@ -137,29 +137,15 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-def lose(tables: Tables) -> None:
-    shutil.rmtree(Path(tables.config.uri) / "replay_memory")
+@pytest.fixture
+def tables(settled: World, tmp_path: Path) -> Tables:
+    """A copy of its tables to do harm to."""
+    return Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
 
 
 def lose_a_file(tables: Tables) -> None:
     for file in (Path(tables.config.uri) / "replay_memory").glob("*.parquet"):
         file.unlink()
-
-
-def cut_off_a_commit(tables: Tables) -> None:
-    max((Path(tables.config.uri) / "replay_memory" / "_delta_log").glob("*.json")).write_text("{")
-
-
-def lose_a_row(tables: Tables) -> None:
-    rows = tables.read("replay_memory").sort_by([("group_id", "ascending")])
-    tables.replace("replay_memory", rows.slice(1))
-
-
-def age(tables: Tables) -> None:
-    """As a release leaves it whose replay was another one."""
-    rows = tables.read("replay_memory")
-    older = pc.if_else(pc.is_valid(rows["law"]), pa.scalar(0, pa.int32()), None)
-    tables.replace("replay_memory", rows.set_column(rows.column_names.index("law"), "law", older))
 
 
 def compact(tables: Tables) -> None:
@@ -197,70 +183,47 @@ def add_an_earlier_record(tables: Tables) -> None:
     tables.append("state_records", pa.Table.from_pylist([row], schema=rows.schema))
 
 
-def compact_and_vacuum(tables: Tables) -> None:
-    """As an engine does that knows nothing of acktrail: no earlier version can be read any more."""
-    compact(tables)
-    records = records_of(tables)
-    records.delta.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-    forget_versions(tables)
-
-
-def maintained(tables: Tables) -> None:
-    """By acktrail itself, with all that it removes."""
-    maintain(tables.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0))
-
-
-def add_an_earlier_record_and_compact(tables: Tables) -> None:
-    add_an_earlier_record(tables)
-    compact(tables)
-
-
-def add_an_earlier_record_and_forget(tables: Tables) -> None:
-    add_an_earlier_record(tables)
-    forget_versions(tables)
-
-
-WRONGED = {
-    lose_a_file: "cannot be read",
-    cut_off_a_commit: "cannot be read",
-    lose_a_row: "damaged",
-    lose: "no replay is saved yet",
-    age: "another release",
-    add_an_earlier_record_and_compact: "was rewritten",
-    make_anew: "another table",
-    name_another_topic: "another state topic",
-    name_another_dialect: "another dialect",
-    add_an_earlier_record_and_forget: "no longer has version",
-    add_an_earlier_record: "before those that were used",
-}
+of_memory = partial(partial, table="replay_memory")
+WRONGED = [
+    ("cannot be read", [lose_a_file]),
+    ("cannot be read", [of_memory(cut_off)]),
+    ("damaged", [of_memory(without_a_row)]),
+    ("no replay is saved yet", [of_memory(lose)]),
+    ("another release", [of_memory(of_another_release)]),
+    ("was rewritten", [add_an_earlier_record, compact]),
+    ("another table", [make_anew]),
+    ("another state topic", [name_another_topic]),
+    ("another dialect", [name_another_dialect]),
+    ("no longer has version", [add_an_earlier_record, forget_versions]),
+    ("before those that were used", [add_an_earlier_record]),
+]
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("wrong", WRONGED, ids=lambda deed: deed.__name__)
-def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[Tables], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("says", "deeds"), WRONGED)
+def test_it_is_not_used_where_it_may_be_wrong(tables: Tables, says: str, deeds: list[Callable[[Tables], None]]) -> None:
     """Lost, damaged, or of other records: all is replayed, the reason is given, and it is whole again."""
-    tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
-    wrong(tables)
+    for deed in deeds:
+        deed(tables)
     found = replayed_here(tables, "r2")
-    assert WRONGED[wrong] in (found.full_replay_reason or "")
+    assert says in (found.full_replay_reason or "")
     assert found.rows == replayed_again(tables, "r2")
     assert replayed_here(tables, "r3").full_replay_reason is None
 
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    "deed", [compact, forget_versions, compact_and_vacuum, maintained], ids=lambda deed: deed.__name__
+    "deeds",
+    [[compact], [forget_versions], [partial(optimized, table="state_records"), forget_versions], [maintained]],
 )
-def test_files_written_again_force_no_replay_of_all(
-    settled: World, deed: Callable[[Tables], None], tmp_path: Path
-) -> None:
+def test_files_written_again_force_no_replay_of_all(tables: Tables, deeds: list[Callable[[Tables], None]]) -> None:
     """An ordinary OPTIMIZE and vacuum by any engine, a log that was cleaned, a maintenance: only the records that came
     since are replayed, and the result is that of a replay of all."""
-    tables = Tables(TablesConfig(uri=str(shutil.copytree(settled.config.uri, tmp_path / "tables"))))
     positions = read_saved(tables, REPLAY).positions
     rows = tables.read("state_records", columns=["state_partition", "offset"]).to_pylist()
     new = sum(row["offset"] >= positions[row["state_partition"]] for row in rows)
-    deed(tables)
+    for deed in deeds:
+        deed(tables)
     for run in ("r2", "r3"):
         found = replayed_here(tables, run)
         assert (found.full_replay_reason, found.rows) == (None, replayed_again(tables, run))

@@ -151,10 +151,6 @@ def test_a_run_again_changes_nothing_and_an_older_one_neither(clock: Clock) -> N
         write_statuses(clock.config, InProcess(), "never")
 
 
-class _Stopped(Exception):
-    pass
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("stopped_before", "goes_on_with"), [("run_totals", "r2"), ("queue_trends", "r1"), ("queue_statuses", "r2")]
@@ -175,7 +171,7 @@ def test_a_run_that_was_stopped_is_completed(
     with monkeypatch.context() as patch:
         patch.setattr("acktrail.tables.delta.store.Tables.append", _failing("append", stopped_before))
         patch.setattr("acktrail.tables.delta.store.Tables.replace", _failing("replace", stopped_before))
-        with pytest.raises(_Stopped):
+        with pytest.raises(KeyboardInterrupt):
             _judge(stopped, "r1")
     for run_id in ("r1", "r2") if goes_on_with == "r1" else ("r2",):
         _judge(stopped, run_id)
@@ -194,7 +190,7 @@ def _failing(method: str, table: str) -> Callable[..., Any]:
 
     def call(self: Tables, name: str, *args: Any, **named: Any) -> Any:
         if name == table:
-            raise _Stopped
+            raise KeyboardInterrupt
         return original(self, name, *args, **named)
 
     return call

@@ -7,7 +7,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -212,20 +212,24 @@ def tables(tmp_path: Path) -> TablesConfig:
     return TablesConfig(uri=str(tmp_path / "tables"))
 
 
-@pytest.fixture(params=[_DESCRIBE_GROUP, _DESCRIBE_OFFSETS])
-def silent(behind: Silenced, request: pytest.FixtureRequest) -> Iterator[KafkaConfig]:
-    behind.proxy.silenced = {request.param}
-    yield behind.config
-    behind.proxy.silenced = set()
+@contextmanager
+def silence_about(behind: Silenced, call: int) -> Iterator[None]:
+    behind.proxy.silenced = {call}
+    try:
+        yield
+    finally:
+        behind.proxy.silenced = set()
 
 
 @pytest.mark.broker
 @pytest.mark.few(1)
-def test_state_is_exported_and_the_silence_is_recorded(silent: KafkaConfig, tables: TablesConfig) -> None:
+@pytest.mark.parametrize("call", [_DESCRIBE_GROUP, _DESCRIBE_OFFSETS])
+def test_state_is_exported_and_the_silence_is_recorded(behind: Silenced, tables: TablesConfig, call: int) -> None:
     """Every state record is in the tables; the group has a row with the reason; the error says what is missing and
     carries what was done. An observation has both its samples over the silence."""
-    with pytest.raises(NotAllAnswered, match="no coordinator answered") as caught:
-        observe(silent, tables)
+    match = "no coordinator answered"
+    with silence_about(behind, call), pytest.raises(NotAllAnswered, match=match) as caught:
+        observe(behind.config, tables)
     summary = caught.value.summary
     stored = Tables(tables).read("state_records")
     assert stored.num_rows == summary.records_read > 0  # type: ignore[attr-defined]
@@ -273,12 +277,8 @@ def test_a_broker_too_busy_for_many_groups_describes_them_all(behind: Silenced) 
 @pytest.mark.broker
 def test_groups_that_cannot_be_listed_hold_up_no_state(behind: Silenced, tables: TablesConfig) -> None:
     """Not even the groups are known: the state records are exported all the same."""
-    behind.proxy.silenced = {_LIST_GROUPS}
-    try:
-        with pytest.raises(NotAllAnswered, match="not observed"):
-            export(behind.config, tables)
-    finally:
-        behind.proxy.silenced = set()
+    with silence_about(behind, _LIST_GROUPS), pytest.raises(NotAllAnswered, match="not observed"):
+        export(behind.config, tables)
     assert Tables(tables).read("state_records").num_rows > 0
 
 
@@ -288,11 +288,8 @@ def test_the_command_shows_what_was_done_and_ends_with_4(
 ) -> None:
     """The summary is on stdout, the reason in it and on stderr."""
     monkeypatch.setattr(KafkaConfig, "from_environment", lambda *_: behind.config)
-    behind.proxy.silenced = {_DESCRIBE_GROUP}
-    try:
+    with silence_about(behind, _DESCRIBE_GROUP):
         done = run(capsys, "run", "export", "--no-observe", "--tables", tables.uri, "--json")
-    finally:
-        behind.proxy.silenced = set()
     assert done.code == 4, done
     summary = json.loads(done.stdout)
     assert summary["records_read"] > 0

@@ -25,22 +25,16 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.offsets_connector import group_gauges, observe
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
-from acktrail_embedded import EmbeddedBroker
-
-
-@pytest.fixture(scope="module")
-def batch(broker: EmbeddedBroker, worked: Worked) -> SourceBatch:
-    """What one look says."""
-    with ShareGroupAdmin(broker.config()) as admin:
-        return observe(admin, run_id="r1", phase="before")
 
 
 def rows_of(batch: SourceBatch, table: str, **wanted: Any) -> list[dict[str, Any]]:
     return [row for row in batch.rows[table].to_pylist() if all(row[name] == value for name, value in wanted.items())]
 
 
-def test_rows_have_the_tables_columns_and_no_minus_one(admin: ShareGroupAdmin, worked: Worked) -> None:
-    """Unknown is null; every row says cluster, run, phase, and when the cluster was asked."""
+def test_an_observation_has_the_logs_and_groups_of_the_cluster(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """Rows have the table's columns; unknown is null; every row says cluster, run, phase, and when the cluster was
+    asked. Every partition of described topics and of the state topic has a row with its log's ends. A group has one
+    with the configuration in force and nothing of other group types in it."""
     begun = dt.datetime.now(dt.UTC)
     batch = observe(admin, run_id="r1", phase="before")
     ended = dt.datetime.now(dt.UTC)
@@ -54,23 +48,13 @@ def test_rows_have_the_tables_columns_and_no_minus_one(admin: ShareGroupAdmin, w
     assert batch.position is None
     assert batch.source_partition.startswith("observation/")
 
-
-def test_logs_of_described_topics_and_of_the_state_topic_are_there(
-    batch: SourceBatch, admin: ShareGroupAdmin, worked: Worked
-) -> None:
-    """Every partition of both has a row with its log's ends; the produced records are between them."""
     logs = rows_of(batch, "offset_observations", group_id=None)
     ours = {row["partition"]: row for row in logs if row["topic"] == worked.topic}
-    assert {p: (r["log_start_offset"], r["log_end_offset"]) for p, r in ours.items()} == {
-        0: (0, worked.produced),
-        1: (0, 0),
-    }
+    ends = {partition: (row["log_start_offset"], row["log_end_offset"]) for partition, row in ours.items()}
+    assert ends == {0: (0, worked.produced), 1: (0, 0)}
     (state,) = admin.topics([STATE_TOPIC])
     assert len([row for row in logs if row["topic_id"] == state.topic_id]) == state.partition_count
 
-
-def test_groups_have_type_state_and_configuration(batch: SourceBatch, worked: Worked) -> None:
-    """One row a group, with the configuration in force and nothing of other group types in it."""
     (row,) = rows_of(batch, "group_observations", group_id=worked.group)
     assert (row["group_type"], row["group_state"], row["members"], row["error_code"]) == ("share", "Empty", 0, 0)
     configs = dict(row["configs"])

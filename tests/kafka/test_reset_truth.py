@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,14 +20,12 @@ from servers.workload import Workload, start_at, until
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.journal import Journal
 from acktrail.change.execution import execute_reset
-from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.planning.change_plan import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.changes import NewStartOffset
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.tables.delta.store import Tables
@@ -66,11 +65,6 @@ def group(world: World) -> str:
     name = f"g-{uuid4().hex[:8]}"
     start_at(world.kafka, name, {(topic, 0): START for topic in TOPICS})
     return name
-
-
-def starts(world: World, group: str) -> list[int | None]:
-    with ShareGroupAdmin(world.kafka) as admin:
-        return [offset.start_offset for offset in admin.describe_offsets(group)]
 
 
 def plan_to(world: World, group: str, offset: int, topic: str = TOPICS[0]) -> dict[str, Any]:
@@ -116,15 +110,12 @@ def test_of_two_applies_with_tables_of_their_own_one_sends(
         once(monkeypatch, Journal, "note", overtake, has_event(event))
     if moment == "lease" and target == START:
         world.execute(mine)
-        assert starts(world, group)[0] == 0, (
-            "what the other one did was over before the first look, and changed nothing"
-        )
+        assert world.starts(group)[0] == 0, "what the other one did was over before the first look, and changed nothing"
         return
     with pytest.raises(PlanStale):
         world.execute(mine)
-    assert starts(world, group)[0] == target
-    (line,) = [line for line in list_plans(world.tables) if line["plan_id"] == mine["plan_id"]]
-    assert line["standing"] == "REFUSED"
+    assert world.starts(group)[0] == target
+    assert world.standing(mine["plan_id"]) == "REFUSED"
     assert world.verify(mine) == []
 
 
@@ -133,19 +124,15 @@ def test_a_group_that_moved_is_not_sent_and_the_others_are_known(
 ) -> None:
     """Of two groups the second one moves after the first one was sent: it is named as not sent."""
     other = f"z{group}"
-    with ShareGroupAdmin(world.kafka) as admin:
-        admin.alter_offsets(other, [NewStartOffset(topic=TOPICS[0], partition=0, start_offset=START)])
+    start_at(world.kafka, other, {(TOPICS[0], 0): START})
     plan = world.plan(groups=[group, other], topics=[TOPICS[0]], strategies={"to-earliest": None})
 
-    def reset_the_other() -> None:
-        with ShareGroupAdmin(world.kafka) as admin:
-            admin.alter_offsets(other, [NewStartOffset(topic=TOPICS[0], partition=0, start_offset=2)])
-
+    reset_the_other = partial(start_at, world.kafka, other, {(TOPICS[0], 0): 2})
     once(monkeypatch, Journal, "note", reset_the_other, has_event(Event.AFTER_CALL))
     done = world.execute(plan)
 
     assert [*done["not_sent"]] == [other]
-    assert (starts(world, group)[0], starts(world, other)[0]) == (0, 2)
+    assert (world.starts(group)[0], world.starts(other)[0]) == (0, 2)
     assert [row["group_id"] for row in world.verify(plan)] == [group]
 
 
@@ -179,11 +166,11 @@ def test_a_right_revoked_after_the_plan_sends_nothing(
         with pytest.raises(NotAuthorized) as caught:
             resetter.execute(plan)
         assert caught.value.data["rule"] == rule
-        assert starts(world, group) == [START, START]
+        assert world.starts(group) == [START, START]
         workload.allow("revoked", "READ", kind, name)
         until(lambda: not is_revoked(), what="the right again")  # called at once
     resetter.execute(plan)
-    assert starts(world, group) == [0, 0]
+    assert world.starts(group) == [0, 0]
 
 
 def tell_history(world: World) -> None:
@@ -202,7 +189,7 @@ def test_poison_below_the_start_offset_is_counted_from_the_history(world: World,
     fates = {**dict.fromkeys(range(8), REJECT), **dict.fromkeys(range(8, 12), ACCEPT)}
     world.settle(group, topic, 20, lambda part: fates.get(part[1], RELEASE))
     world.settle(group, topic, 8, lambda part: REJECT if part[1] < 14 else RELEASE)
-    assert (starts(world, group)[0] or 0) >= 12, "the start offset is past the first ones"
+    assert (world.starts(group)[0] or 0) >= 12, "the start offset is past the first ones"
 
     def totals(tables: TablesConfig | None) -> dict[str, Any]:
         with_tables = replace(world, tables=tables)
@@ -241,7 +228,7 @@ def test_a_plan_of_another_cluster_does_not_bind_fresh_tables(world: World, grou
         fresh.execute(other)
     assert caught.value.rule == "other_cluster"
     assert not list(tmp_path.rglob("*.json")), "no table was made"
-    assert starts(world, group) == [START, START]
+    assert world.starts(group) == [START, START]
 
 
 def in_transactions(world: World, topic: str) -> None:

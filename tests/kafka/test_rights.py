@@ -321,21 +321,13 @@ def test_a_member_needs_read_on_group_and_topic(guarded: GuardedBroker, guarded_
     assert offset.lag == 0
 
 
-def test_only_brokers_find_share_coordinators(guarded: GuardedBroker) -> None:
-    """R002-44: FindCoordinator with the type of share coordinators wants a right on the cluster."""
-    request = FindCoordinatorRequest(
-        key_type=_SHARE_COORDINATOR, coordinator_keys=["of-a-member:AAAAAAAAAAAAAAAAAAAAAQ:0"], min_version=6
-    )
+def test_only_brokers_ask_share_coordinators(guarded: GuardedBroker) -> None:
+    """R002-07, R002-44, R002-53: to find one, and the calls to it, want ClusterAction, with any rights on the group."""
+    key = SharePartition(group_id=GroupId("of-a-member"), topic_id=TopicId("AAAAAAAAAAAAAAAAAAAAAQ"), partition=0)
+    names = [f"{key.group_id}:{key.topic_id}:0"]
+    request = FindCoordinatorRequest(key_type=_SHARE_COORDINATOR, coordinator_keys=names, min_version=6)
     with BrokerClient(guarded.config("member")) as client:
         (found,) = client.send(request).coordinators
-
-    assert found.error_code == _CLUSTER_AUTHORIZATION_FAILED
-
-
-def test_only_brokers_read_states(guarded: GuardedBroker) -> None:
-    """R002-07, R002-53: the calls to a share coordinator need ClusterAction, with any rights on the group."""
-    key = SharePartition(group_id=GroupId("of-a-member"), topic_id=TopicId("AAAAAAAAAAAAAAAAAAAAAQ"), partition=0)
-    with BrokerClient(guarded.config("member")) as client:
         state = read_state(client, key, leader_epoch=0)
 
-    assert state.error_code == _CLUSTER_AUTHORIZATION_FAILED
+    assert found.error_code == state.error_code == _CLUSTER_AUTHORIZATION_FAILED

@@ -242,13 +242,9 @@ def _records(tables: Tables) -> list[tuple[int, int, bytes, bytes]]:
     return sorted(tuple(row.values()) for row in rows)
 
 
-def _empty(file: Path) -> None:
-    file.write_bytes(b"")
-
-
 LOSSES: dict[str, Callable[[Tables], object]] = {
     "newest commit": lambda tables: _log(tables)[-1].unlink(),
-    "newest commit emptied": lambda tables: _empty(_log(tables)[-1]),
+    "newest commit emptied": lambda tables: _log(tables)[-1].write_bytes(b""),
     "newest commit cut off": lambda tables: _log(tables)[-1].write_text('{"add":'),
     "two newest commits": lambda tables: [file.unlink() for file in _log(tables)[-2:]],
     "a commit in the middle": lambda tables: _log(tables)[-2].unlink(),
@@ -288,15 +284,11 @@ def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: 
     again = preview(lambda: exported.kafka, tables.config)
     assert again.report.is_sound
     assert repair(exported.kafka, tables.config, run_id="repair-2").available == ()
-    assert _ranged(tables) == len(before)
+    assert pc.sum(tables.read("export_ranges")["records_read"]).as_py() == len(before)
     assert export(exported.kafka, tables.config, asks_brokers=False).records_read == 0
     observe(exported.kafka, tables.config, run_id="r4")
     assert replayed_here(tables, "r4").rows == replayed_again(tables, "r4")
     assert len(replayed_again(tables, "r4")) == GROUPS
-
-
-def _ranged(tables: Tables) -> int:
-    return int(pc.sum(tables.read("export_ranges", columns=["records_read"])["records_read"]).as_py())
 
 
 def test_what_is_lost_is_said_by_the_command(
@@ -329,11 +321,6 @@ def topic(losing: EmbeddedBroker) -> KafkaConfig:
     return losing.config()
 
 
-def producer(config: KafkaConfig, **properties: object) -> Producer:
-    """Brokers let only clients of this name write to an internal topic."""
-    return Producer({**to_librdkafka(config), **properties, "client.id": "__admin_client"})
-
-
 def started(config: KafkaConfig, name: str = STATE_TOPIC) -> StateTask:
     """A bounded task at the beginning of the log."""
     task = StateTask(config, name, partitions=None if name == STATE_TOPIC else [0])
@@ -359,18 +346,13 @@ def ordinary(losing: EmbeddedBroker) -> str:
     return name
 
 
-def transactional(config: KafkaConfig) -> Producer:
-    sender = producer(config, **{"transactional.id": uuid4().hex})
-    sender.init_transactions(30)
-    return sender
-
-
 def test_a_log_that_ends_without_a_record_ends_the_reading(losing: EmbeddedBroker, ordinary: str) -> None:
     """The markers of transactions take offsets and are no records: a bounded reading ends behind them, aborted records
     are not given, and what lies on both sides of a hole is. It ends before an open transaction, too: what lies behind
     comes with the next run."""
     config = losing.config()
-    sender = transactional(config)
+    sender = Producer({**to_librdkafka(config), "transactional.id": uuid4().hex})
+    sender.init_transactions(30)
     for is_kept in (True, False):
         sender.begin_transaction()
         sender.produce(ordinary, b"junk", partition=0)

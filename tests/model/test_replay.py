@@ -9,8 +9,7 @@ import pytest
 from definitions.batch_laws import in_order, terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs.world import batch
-from reconcile.test_verdicts import state as state_of
+from jobs.world import batch, snapshot
 from samples.random_records import batches, small_records
 
 from acktrail.model.batches import StateBatch, combine_state_batches
@@ -55,7 +54,7 @@ def test_only_the_tail_since_the_last_snapshot_counts(
 def test_the_effective_start_passes_terminal_records_only(found: tuple[StateBatch, ...], start: int) -> None:
     """Between start and effective start every offset is terminal, and the next one is not."""
     ordered = combine_state_batches(found, found, start)
-    state = state_of(start, 0, ordered)
+    state = apply(None, snapshot(KEY, start, ordered))
     terminal = {o for b in ordered if b.is_terminal for o in range(b.first_offset, b.last_offset + 1)}
     effective = state.first_unfinished_offset
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import pytest
 from change.world import BASE_MS, Fates, Part, World
-from confluent_kafka import AcknowledgeType, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import AcknowledgeType, Producer
 from definitions.mirror_encoders import encode_pair
 from drivers.command_line import Done, run
-from servers.workload import until
+from drivers.whole_topic import messages_of
 
 from acktrail.change.cluster import Cluster
 from acktrail.cli.main import _run
@@ -29,7 +28,6 @@ from acktrail_plugins.migration.mirror_evidence import MirrorPair, SourceOffset,
 
 pytestmark = pytest.mark.slow
 
-PAGE: Final = Path(__file__).parents[2] / "docs/migrate.md"
 GROUP: Final = "carried"
 TOPIC: Final = "carried-orders"
 RECORDS: Final = 12
@@ -43,8 +41,6 @@ SYNCS: Final = "mm2-offset-syncs.eu.internal"
 CHECKPOINTS: Final = "eu.checkpoints.internal"
 ACKNOWLEDGED: Final = 6 + 3
 ARCHIVED: Final = 1 + 1
-
-Command = Callable[..., Done]
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ def clusters(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -
         source.make_topic(TOPIC, len(STARTS), RECORDS)
         fates = source.settle(GROUP, TOPIC, len(STARTS) * RECORDS, _decide)
         assert _run(["run", "export", "--bootstrap-server", old.bootstrap_servers, "--tables", source.tables.uri]) == 0
-        records = _records(source)
+        records = sorted(messages_of(to_librdkafka(source.kafka), TOPIC), key=lambda m: (m.partition(), m.offset()))
         for name, fillers in ((TOPIC, {}), (f"eu.{TOPIC}", FILLERS), (f"mm.{TOPIC}", FILLERS)):
             target.workload.create_topic(name, len(STARTS))
             _mirror(target, name, records, fillers)
@@ -102,17 +98,6 @@ def _decide(part: Part) -> AcknowledgeType:
     if part in RELEASED:
         return AcknowledgeType.RELEASE
     return AcknowledgeType.REJECT if part in REJECTED else AcknowledgeType.ACCEPT
-
-
-def _records(world: World) -> list[Any]:
-    """Every record of the source's topic."""
-    consumer = Consumer({**to_librdkafka(world.kafka), "group.id": "a-mirror", "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in STARTS])
-    found: list[Any] = []
-    while len(found) < len(STARTS) * RECORDS:
-        found += consumer.consume(100, 0.2)
-    consumer.close()
-    return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
 
 def _produce(world: World, topic: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -165,13 +150,9 @@ def _check_consumer(clusters: Clusters, plan: dict[str, Any], topic: str, filler
     return sum(clusters.fates[part] != AcknowledgeType.RELEASE for part in on_source)
 
 
-def _numbers(plan: dict[str, Any]) -> tuple[int, int, int]:
+def _numbers(plan: dict[str, Any]) -> tuple[int, ...]:
     """Acknowledged, archived, and how many finished records below the start offsets may come again."""
-    rows = plan["carried"]
-    acknowledged, archived, most = (
-        sum(row[name] for row in rows) for name in ("acknowledged", "archived", "passed_most")
-    )
-    return acknowledged, archived, most
+    return tuple(sum(row[name] for row in plan["carried"]) for name in ("acknowledged", "archived", "passed_most"))
 
 
 def test_the_same_offsets_are_carried(clusters: Clusters, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,9 +229,7 @@ def test_times_are_proofs_and_not_guesses(clusters: Clusters) -> None:
 
 def _write(world: World, topic: str, times: Sequence[int], *, text: str = "record", **configs: str) -> None:
     """A topic with one partition and a record for each time; equal times have equal records."""
-    for future in world.workload.admin.create_topics([NewTopic(topic, 1, 1, config=configs)]).values():
-        future.result()
-    until(lambda: topic in world.workload.admin.list_topics(timeout=60).topics, what=f"topic {topic}")
+    world.workload.create_topic(topic, **configs)
     _produce(world, topic, [{"value": f"{text} of {at}".encode(), "partition": 0, "timestamp": at} for at in times])
 
 
@@ -328,7 +307,8 @@ def test_the_commands_of_the_page_run(
         "/data/new": str(tmp_path / "new"),
         "new-1:9092": clusters.target.kafka.bootstrap_servers,
     }
-    lines = [line[2:] for line in PAGE.read_text("utf-8").splitlines() if line.startswith("$ acktrail ")]
+    page = (Path(__file__).parents[2] / "docs/migrate.md").read_text("utf-8")
+    lines = [line[2:] for line in page.splitlines() if line.startswith("$ acktrail ")]
     assert len(lines) > 5
     for line in lines:
         here = reduce(lambda text, pair: text.replace(*pair), placeholders.items(), line)

@@ -182,10 +182,9 @@ def test_every_share_partition_has_an_offset_or_a_reason() -> None:
 STATE_TOPIC = topic_id_text(b"S" * 16)
 ORDERS, NEW_ORDERS, LOST = (topic_id_text(name * 16) for name in (b"A", b"B", b"C"))
 AT = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
-Batch = tuple[int, int, int, int]
 
 
-def snapshot(start: int | None, batches: Sequence[Batch] = (), **key: Any) -> ShareSnapshot:
+def snapshot(start: int | None, batches: Sequence[tuple[int, int, int, int]] = (), **key: Any) -> ShareSnapshot:
     named = {"group_id": GroupId("g"), "topic_id": TopicId(ORDERS), "partition": 0, **key}
     names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
     found = tuple(StateBatch(**dict(zip(names, batch, strict=True))) for batch in batches)
@@ -273,7 +272,10 @@ def test_what_the_tables_do_not_show_has_a_reason(source: Source) -> None:
 
 
 def test_groups_and_topics_are_chosen(source: Source) -> None:
-    """By name, pattern, all, and topic with partitions; what matches nothing is refused, and so is all of nothing."""
+    """By name, pattern, all, and topic with partitions; what matches nothing is refused, and so are all of nothing and
+    tables into which nothing was exported."""
+    with pytest.raises(ConfigurationError, match="no records in the tables"):
+        read_source(TablesConfig(uri=f"{source.config.uri}/none"), request()[0], None)
     source.write(gap=3)
     for at_s, hint in ((None, "acktrail run export"), (0, "a later --at")):
         with pytest.raises(ChangeRefused, match="the tables have no share group") as caught:
@@ -307,10 +309,3 @@ def test_a_moment_after_the_export_is_warned_of(source: Source) -> None:
     after = int(AT.timestamp()) + 60
     assert [notice.severity.value for notice in source.read(after).notices] == ["warning"]
     assert [notice.severity.value for notice in source.read().notices] == ["info"]
-
-
-def test_tables_without_records_are_no_source(tmp_path: Path) -> None:
-    """Nothing was exported: one clear error."""
-    request, _ = parse_migration({"way": "same", "groups": ["g"]}, asks_source=False)
-    with pytest.raises(ConfigurationError, match="no records in the tables"):
-        read_source(TablesConfig(uri=str(tmp_path)), request, None)

@@ -365,10 +365,6 @@ def write(config: TablesConfig) -> list[dict[str, Any]]:
     return [{"cluster_id": "memory", "run_id": "run", **row} for row in rows.to_pylist()]
 
 
-def plain(found: pa.Table) -> list[dict[str, Any]]:
-    return found.drop_columns(["source_partition"]).sort_by(BY).to_pylist()
-
-
 def test_arrow_reads_a_folder_in_a_bucket(s3: S3) -> None:
     """By Arrow's own client for S3: the same rows from objects."""
     config = s3.bucket("read-back")
@@ -377,4 +373,5 @@ def test_arrow_reads_a_folder_in_a_bucket(s3: S3) -> None:
     host = s3.direct_address.removeprefix("http://")
     there = S3FileSystem(endpoint_override=host, scheme="http", region=REGION, **keys)
     folder = config.uri.removeprefix("s3://") + "/state_records"
-    assert plain(ds.dataset(folder, filesystem=there, partitioning="hive").to_table()) == expected
+    found = ds.dataset(folder, filesystem=there, partitioning="hive").to_table().drop_columns(["source_partition"])
+    assert found.sort_by(BY).to_pylist() == expected

@@ -258,19 +258,17 @@ class TestRoute(TestFilter):
 class _PositionBefore(MemoryTask):
     """Its position is that of the last row, not the next one."""
 
+    ahead = -1
+
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
-        return [replace(batch, position=batch.position - 1) for batch in super().poll(timeout_s)]  # type: ignore[operator]  # a number
+        found = super().poll(timeout_s)
+        return [replace(batch, position=batch.position + self.ahead) for batch in found]  # type: ignore[operator]  # a number
 
 
-class _Forgets(MemoryTask):
+class _Forgets(_PositionBefore):
     """Leaves rows out after a restart."""
 
-    def start(self, context: Any) -> None:
-        def later(part: SourcePartition) -> Position | None:
-            found = context.position(part)
-            return None if found is None else found + 1
-
-        super().start(replace(context, position=later))
+    ahead = 1
 
 
 class _Unequal(MemoryTask):

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -171,38 +172,27 @@ _CALLS = {
 }
 
 
-class _Dying:
-    """A producer that ends after one of its calls."""
+def die_at(step: str, broken: pytest.MonkeyPatch) -> None:
+    """Let the next transaction end at a step: behind one of its producer's calls, or behind all."""
 
-    def __init__(self, own: Any, step: str) -> None:
-        self._own, self._step = own, step
-
-    def __getattr__(self, name: str) -> Any:
-        own = getattr(self._own, name)
-        if _CALLS.get(self._step) != name:
-            return own
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            own(*arguments, **named)
+    def dies_behind(call: Callable[..., Any]) -> Callable[..., None]:
+        def dying(*arguments: Any, **named: Any) -> None:
+            call(*arguments, **named)
             raise _Died
 
-        return call
+        return dying
 
-
-def die_at(step: str, broken: pytest.MonkeyPatch) -> None:
-    """Let the next transaction end at a step."""
-    made, written = TransactionalWriter.__init__, TransactionalWriter.write
+    made = TransactionalWriter.__init__
 
     def make(self: TransactionalWriter, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
-        self._producer = _Dying(self._producer, step)
-
-    def write(self: TransactionalWriter, records: Any) -> None:
-        written(self, records)
-        raise _Died
+        own = self._producer
+        self._producer = Mock(wraps=own)
+        if step in _CALLS:
+            setattr(self._producer, _CALLS[step], dies_behind(getattr(own, _CALLS[step])))
 
     broken.setattr(TransactionalWriter, "__init__", make)
-    broken.setattr(TransactionalWriter, "write", write)
+    broken.setattr(TransactionalWriter, "write", dies_behind(TransactionalWriter.write))
 
 
 def test_an_unknown_outcome_is_looked_up(

@@ -42,18 +42,10 @@ def batches_of(dice: random.Random, number: int, first: int, end: int) -> Iterat
         is_gap = dice.random() < 0.2
         rows = state_rows(log.raw(first, first if is_gap else until), "c1", "r")
         quarantined = sum(status != "decoded" for status in rows["decode_status"].to_pylist())
-        span = LogSpan(
-            topic_id=TOPIC,
-            partition=number,
-            first_offset=None if is_gap else first,
-            last_offset=None if is_gap else until - 1,
-            records=rows.num_rows,
-            quarantined=quarantined,
-            gap_first=first if is_gap else None,
-            gap_last=until - 1 if is_gap else None,
-            gap_reason=PRUNED if is_gap else None,
-            leader_epoch=dice.randint(0, 3),
-        )
+        counts = {"records": rows.num_rows, "quarantined": quarantined, "leader_epoch": dice.randint(0, 3)}
+        read: dict[str, Any] = {"first_offset": first, "last_offset": until - 1}
+        lost = {"gap_first": first, "gap_last": until - 1, "gap_reason": PRUNED}
+        span = LogSpan(topic_id=TOPIC, partition=number, **counts, **(lost if is_gap else read))
         name = state_source_partition("c1", TOPIC, number)
         yield SourceBatch(source_partition=name, rows={"state_records": rows}, position=until, span=span)
         first = until

@@ -29,8 +29,7 @@ def test_bounds_in_the_log_hold_long_texts(tmp_path: Path) -> None:
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     groups = ["a" * 40, "b" * 31 + "\U0010ffff" * 9, "ü" * 40, "c" * 10_000, None]
     for number, group_id in enumerate(groups):
-        rows = pa.Table.from_pylist([{"offset": number, "group_id": group_id}], schema=STATE_RECORDS)
-        tables.append("state_records", rows)
+        tables.append("state_records", [{"offset": number, "group_id": group_id}])
     log = sorted((tmp_path / "state_records" / "_delta_log").glob("*.json"))[1:]
     actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
     bounds = [json.loads(action["add"]["stats"]) for action in actions if "add" in action]
@@ -64,23 +63,19 @@ def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> Non
     assert tables.read("state_records")["batches"].null_count == 40_000
 
 
-def record(state_partition: int, offset: int, **changes: Any) -> dict[str, Any]:
-    own = {
-        "state_partition": state_partition, "offset": offset, "key": b"k", "value": b"v%d" % offset,
-        "timestamp_ms": offset, "decode_status": "decoded",
-    }  # fmt: skip
-    return {name: (own | changes).get(name) for name in TABLES["state_records"].names}
-
-
 @pytest.fixture
 def two_partitions(tmp_path: Path) -> Tables:
     """Two state partitions in one file a commit, ten records of each; one record in quarantine."""
     found = Tables(TablesConfig(uri=str(tmp_path)))
     for commit in range(COMMITS):
-        rows = [record(part, commit * 10 + n) for part in range(2) for n in range(10)]
+        rows: list[dict[str, Any]] = [
+            {"state_partition": part, "offset": offset, "value": b"v%d" % offset, "decode_status": "decoded"}
+            for part in range(2)
+            for offset in range(commit * 10, commit * 10 + 10)
+        ]
         if commit == 2:
             rows[3] |= {"decode_status": "malformed_value", "decode_error": "too short"}
-        found.append("state_records", pa.Table.from_pylist(rows, schema=TABLES["state_records"]))
+        found.append("state_records", rows)
     return found
 
 

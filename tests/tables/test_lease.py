@@ -223,13 +223,6 @@ def test_a_lease_that_something_else_wrote_is_taken_after_a_while(tmp_path: Path
         lease.renew()
 
 
-def test_storage_that_ignores_conditions_gives_no_lease(s3: S3, bucket: TablesConfig) -> None:
-    """Where a put succeeds although an object is there, two workers would both have the lease: it is refused."""
-    s3.ignores_conditions()
-    with pytest.raises(ConfigurationError, match="ignores conditional writes"):
-        WorkerLease(bucket, "x", owner="w").acquire()
-
-
 def test_names_have_places_of_their_own(root: TablesConfig) -> None:
     """Any name is one folder, and no two names share it."""
     names = ["a", "A", "a/b", "a=2Fb", "a%2Fb", "..", ".", "ü" * 300, "ü" * 301, "x.json", "a b"]

@@ -37,6 +37,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.export_ranges import EMPTY_COMMIT
+from acktrail.tables.lease import WorkerLease
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 NOBODY = "http://127.0.0.1:9"
@@ -125,10 +126,12 @@ def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
 
 
 def test_storage_that_ignores_conditions_is_refused(s3: S3, bucket: TablesConfig) -> None:
-    """Where a put succeeds in spite of If-None-Match, no table is made at all."""
+    """Where a put succeeds in spite of If-None-Match, no table is made at all, and no lease is given: two workers would
+    have it."""
     s3.ignores_conditions()
-    with pytest.raises(ConfigurationError, match="ignores conditional writes"):
-        Tables(bucket).append("state_records", rows(1))
+    for use in (lambda: Tables(bucket).append("state_records", rows(1)), WorkerLease(bucket, "x", owner="w").acquire):
+        with pytest.raises(ConfigurationError, match="ignores conditional writes"):
+            use()
     assert s3.keys(bucket.uri.split("/")[2]) == []
 
 

@@ -154,10 +154,9 @@ def test_records_of_a_replaced_log_are_read_out_of_it(world: World) -> None:
     assert [*repair_run._read(_ShiftedTask(), world.tables, lost, "r2")] == []
 
     (row, *_) = world.tables.read("export_ranges").to_pylist()
-    rows = pa.Table.from_pylist([{**row, "offset_shift": 7}], schema=EXPORT_RANGES)
     own = state_source_partition(row["cluster_id"], row["state_topic_id"], row["state_partition"])
     world.tables.append("state_records", STATE_RECORDS.empty_table(), transactions={own: 100})
-    world.tables.append("export_ranges", rows)
+    world.tables.append("export_ranges", [{**row, "offset_shift": 7}])
     end_positions(world.tables)
     records = world.tables.snapshot("state_records")
     assert [records.transaction_version(name) for name in (own, f"{own}/shift")] == [100, 7]
@@ -194,7 +193,7 @@ def _again(tables: Tables) -> None:
 def _beside(tables: Tables) -> None:
     """A record in no range."""
     (row,) = tables.read("state_records").slice(7).to_pylist()
-    tables.append("state_records", pa.Table.from_pylist([{**row, "offset": 20}], schema=TABLES["state_records"]))
+    tables.append("state_records", [{**row, "offset": 20}])
 
 
 def _altered(tables: Tables) -> None:

@@ -29,6 +29,7 @@ from acktrail.tables.open_runs import audit_run_id, write_branch_findings
 HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥 a\x85b\u2028c\u2029d\x1ce"
 """Also what text takes for the end of a line: the log of a commit quotes names in its statistics."""
 SOME_TIME = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=dt.UTC)
+CLUSTER = "c"
 _DATA = "*.parquet"
 _COMMIT = "_delta_log/00000000000000000003.json"
 _CHECKPOINT = "_delta_log/00000000000000000002.checkpoint.parquet"
@@ -39,21 +40,14 @@ def tables(tmp_path: Path) -> Tables:
     return Tables(TablesConfig(uri=str(tmp_path / "tables")))
 
 
-def records(*offsets: int, group_id: str = "g", state_partition: int = 0) -> pa.Table:
-    count = len(offsets)
-    return pa.table(
-        {
-            "state_partition": pa.array([state_partition] * count, pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "group_id": pa.repeat(group_id, count),
-        }
-    )
+def records(*offsets: int, group_id: str = "g") -> list[dict[str, object]]:
+    return [{"state_partition": 0, "offset": offset, "group_id": group_id} for offset in offsets]
 
 
 def finding(subject: str, *, run_id: str, seconds: int, severity: str = "warning") -> dict[str, object]:
     seen = SOME_TIME + dt.timedelta(seconds=seconds)
     return {
-        "cluster_id": "c",
+        "cluster_id": CLUSTER,
         "run_id": run_id,
         "rule": "r",
         "severity": severity,
@@ -280,7 +274,7 @@ def test_a_root_that_cannot_hold_tables_is_one_clear_error(tmp_path: Path) -> No
 
 
 def sink_of(tables: Tables) -> DeltaSink:
-    return DeltaSink(tables, cluster_id="c", run_id="r")
+    return DeltaSink(tables, cluster_id=CLUSTER, run_id="r")
 
 
 def test_no_secret_in_errors_and_names() -> None:
@@ -337,7 +331,7 @@ def _nobody() -> Iterator[None]:
         os.seteuid(user)
 
 
-AUDIT, CLUSTER = "branch-audit", "c"
+AUDIT = "branch-audit"
 SEEN_US = 1_000_000
 
 
@@ -396,10 +390,8 @@ def test_the_same_in_the_same_looks_changes_nothing(tables: Tables) -> None:
 
 def test_a_reconciliation_in_between_is_no_conflict(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """Findings of other runs are merged with those of an audit, whichever commits first."""
-    row = {"rule": "unknown", "run_id": "run-7", "severity": "warning", "subject": "s", "cluster_id": CLUSTER}
-    rows = pa.Table.from_pylist([row], TABLES["findings"])
     write(tables, "a")
-    in_between(monkeypatch, lambda: tables.upsert("findings", rows))
+    in_between(monkeypatch, lambda: tables.upsert("findings", findings(finding("s", run_id="run-7", seconds=0))))
     write(tables, "b")
     assert opened(tables) == {"b": 1}
     assert tables.rows("findings", {"run_id": "run-7"})

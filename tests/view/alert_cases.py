@@ -15,8 +15,7 @@ from drivers.own_process import finished
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "dashboards/prometheus/acktrail-alerts.yml"
-HOURS: Final = 3
-MINUTES: Final = HOURS * 60
+MINUTES: Final = 3 * 60
 NOW: Final = f"{MINUTES}m"
 Series = Mapping[str, str]
 

@@ -33,7 +33,6 @@ from acktrail.view.wording import in_words
 from acktrail_dashboard.web.application import PAGES
 
 FOLDER: Final = ROOT / "dashboards/grafana"
-PROMETHEUS: Final = ROOT / "dashboards/prometheus"
 BOARDS: Final = sorted(FOLDER.glob("*.json"))
 DASHBOARD: Final = "{{ with $externalLabels.acktrail_dashboard }}{{ . }}{{ else }}http://127.0.0.1:8085{{ end }}"
 
@@ -92,7 +91,7 @@ def served(of_tables: set[str]) -> set[str]:
     }
     worker.stop()
     of_groups = {gauge.name for gauge in group_gauges(observed(3, 4), 1.0)}
-    rules = yaml.safe_load((PROMETHEUS / "jmx-exporter.yml").read_text("utf-8"))["rules"]
+    rules = yaml.safe_load(RULES.with_name("jmx-exporter.yml").read_text("utf-8"))["rules"]
     return of_tables | of_worker | of_groups | _gauges_of_sources() | {rule["name"] for rule in rules}
 
 
@@ -160,8 +159,7 @@ def test_every_metric_that_is_asked_for_is_served(served: set[str]) -> None:
     """In queries and variables of boards, and in alerts."""
     texts = dict(queries())
     texts |= {f"{file.stem} variables": json.dumps(board(file)["templating"]) for file in BOARDS}
-    alerts = yaml.safe_load((PROMETHEUS / "acktrail-alerts.yml").read_text("utf-8"))
-    texts |= {rule["alert"]: rule["expr"] for group in alerts["groups"] for rule in group["rules"]}
+    texts |= {rule["alert"]: rule["expr"] for rule in alert_rules()}
     asked = {where: metric_names(text) for where, text in texts.items()}
     known = served | metrics_of_branches()
     assert {where: names - known for where, names in asked.items() if names - known} == {}
@@ -216,24 +214,21 @@ def test_the_texts_name_group_and_runbook(tmp_path: Path) -> None:
     (rule,) = [rule for rule in alert_rules() if rule["alert"] == "AcktrailGroupStuck"]
     group = '<b>{{7*7}}" OR 1=1'
     labels = {"severity": "critical", "cluster": "c", "group": group, "status": "stuck"}
-    texts = {
-        "summary": f"{group} is stuck",
-        "description": rule["annotations"]["description"].replace("{{ $value }}", "1"),
-        "dashboard_url": "https://airflow.example/acktrail/group?id=" + quote_plus(group),
-        "runbook_url": "https://airflow.example/acktrail/runbooks#acktrailgroupstuck",
-    }
     series = f'acktrail_group_share_partitions{{cluster="c",group={json.dumps(group)},status="stuck"}}'
-    test = case("texts", {series: "later 1 12"}, "AcktrailGroupStuck")
-    fired = [{"exp_labels": labels, "exp_annotations": texts}]
-    test["alert_rule_test"] = [{"eval_time": NOW, "alertname": "AcktrailGroupStuck", "exp_alerts": fired}]
-    test["external_labels"] = {"acktrail_dashboard": "https://airflow.example/acktrail"}
-    here = {
-        name: text.replace("https://airflow.example/acktrail", "http://127.0.0.1:8085") for name, text in texts.items()
-    }
-    usual = case("usual", {series: "later 1 12"}, "AcktrailGroupStuck")
-    fired_here = [{"exp_labels": labels, "exp_annotations": here}]
-    usual["alert_rule_test"] = [{"eval_time": NOW, "alertname": "AcktrailGroupStuck", "exp_alerts": fired_here}]
-    done = promtool(tmp_path, [test, usual])
+    tests = []
+    airflow = "https://airflow.example/acktrail"
+    for base, external in ((airflow, {"acktrail_dashboard": airflow}), ("http://127.0.0.1:8085", {})):
+        texts = {
+            "summary": f"{group} is stuck",
+            "description": rule["annotations"]["description"].replace("{{ $value }}", "1"),
+            "dashboard_url": f"{base}/group?id={quote_plus(group)}",
+            "runbook_url": f"{base}/runbooks#acktrailgroupstuck",
+        }
+        fired = [{"exp_labels": labels, "exp_annotations": texts}]
+        asked = [{"eval_time": NOW, "alertname": "AcktrailGroupStuck", "exp_alerts": fired}]
+        test = case(base, {series: "later 1 12"}, "AcktrailGroupStuck")
+        tests.append({**test, "alert_rule_test": asked, "external_labels": external})
+    done = promtool(tmp_path, tests)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

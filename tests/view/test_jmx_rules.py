@@ -26,8 +26,7 @@ from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-ROOT: Final = Path(__file__).parents[2]
-RULES: Final = ROOT / "dashboards/prometheus/jmx-exporter.yml"
+RULES: Final = Path(__file__).parents[2] / "dashboards/prometheus/jmx-exporter.yml"
 GROUP: Final = 'bil,ling="x", topic=other'
 DOCUMENTED: Final = Path(__file__).with_name("jmx_metrics.txt").read_text("utf-8").splitlines()
 """Kafka's documented metrics of share groups (docs/operations/monitoring.md), and those of dead letters that it does
@@ -62,7 +61,8 @@ class BrokerMetrics:
 def ask(pid: int, rules: Path, folder: Path) -> BrokerMetrics:
     """What the exporter makes of the JVM `pid` by the file of `rules`; skips the test without a JDK or the exporter."""
     jar = f"{fetched_jars('jmx-exporter', _JAR)}/*"
-    compile_java(jar, folder, _PROGRAM)
+    if not (folder / "ShareMetrics.class").exists():
+        compile_java(jar, folder, _PROGRAM)
     command = [find_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}:{jar}", "ShareMetrics", str(pid), rules]
     lines = printed(*command).splitlines()
     beans = [line.removeprefix("mbean ") for line in lines if line.startswith("mbean ")]

@@ -53,25 +53,20 @@ def validated(world: HealthTables, run_id: str, *, breaks: tuple[str, ...] = (),
 
 
 def test_the_gate_is_said_when_its_rules_change(world: HealthTables) -> None:
-    """Other critical rules, and none, are changes; the same ones and warnings are not."""
+    """Other critical rules, and none, are changes; the same ones and warnings are not, nor is a run without results."""
     for run_id, breaks, severity, said in [
         ("r1", (RULE,), "warning", False),
         ("r2", (RULE,), "critical", True),
         ("r3", (RULE,), "critical", False),
         ("r4", (RULE, "a_rule"), "critical", True),
+        ("not validated", (), "", False),
         ("r5", (), "critical", True),
         ("r6", (), "critical", False),
     ]:
-        validated(world, run_id, breaks=breaks, severity=severity)
+        if severity:
+            validated(world, run_id, breaks=breaks, severity=severity)
         assert [kind for kind, _, _ in sent(world, run_id)] == ["gate"] * said, run_id
     assert [row["urgency"] for row in kept(world)] == ["act", "act", "nothing"]
-
-
-def test_a_run_that_was_not_validated_is_no_news_of_the_gate(world: HealthTables) -> None:
-    """A gate that stopped runs is not said to let them pass where the next run has no results."""
-    validated(world, "r1", breaks=(RULE,))
-    assert len(sent(world, "r1")) == 1
-    assert sent(world, "r2") == []
 
 
 def test_a_critical_finding_is_said_once_and_when_it_is_not_seen_again(world: HealthTables) -> None:
@@ -132,7 +127,8 @@ def test_names_are_harmless_and_links_lead_to_the_name_itself(world: HealthTable
 @given(st.integers(0, 3 * MOST_MESSAGES))
 def test_more_changes_than_messages_are_counted(count: int) -> None:
     """At most so many messages, and every change is either a message or counted in the last one."""
-    about = [_message(f"g{number}", QueueStatus.STUCK) for number in range(count)]
+    said = {"state": QueueStatus.STUCK, "urgency": Urgency.ACT, "title": "t", "text": "it is so"}
+    about = [Notification(kind=NotificationKind.STATUS, subject=f"g{each}", **said) for each in range(count)]
     messages = limited(about)
     assert len(messages) <= MOST_MESSAGES
     (*own, last) = messages or (None,)
@@ -155,25 +151,11 @@ def test_what_people_were_sent_is_what_is_known_now(tmp_path_factory: Any, runs:
             [world.queue(group, status) for group, status in statuses.items()], run_id=f"r{number}", minutes=60 - number
         )
         messages = sent(world, f"r{number}")
-        now = {group: _state(status) for group, status in statuses.items() if status is not QueueStatus.STATE_UNKNOWN}
+        known = {group: status for group, status in statuses.items() if status is not QueueStatus.STATE_UNKNOWN}
+        now = {group: status.value if status in IN_TROUBLE else WELL for group, status in known.items()}
         now |= dict.fromkeys(set(expected) - set(statuses), WELL)
         news = {group: state for group, state in now.items() if expected.get(group, WELL) != state}
         assert {subject: state for _, subject, state in messages} == news
         expected |= news
         count += len(news)
     assert len(kept(world)) == count
-
-
-def _state(status: QueueStatus) -> str:
-    return status.value if status in IN_TROUBLE else WELL
-
-
-def _message(group_id: str, status: QueueStatus) -> Notification:
-    return Notification(
-        kind=NotificationKind.STATUS,
-        subject=group_id,
-        state=status,
-        urgency=Urgency.ACT,
-        title=group_id,
-        text="it is so",
-    )

@@ -260,7 +260,8 @@ def test_open_findings_have_names_and_evidence(broken: HealthTables, capsys: pyt
 
 
 def test_findings_are_chosen(broken: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
-    """By severity and worse, by rule and group in shell style, by when they were first seen."""
+    """By severity and worse, by rule and group in shell style, by when they were first seen. Where nothing was
+    reconciled there is none."""
     assert rules(broken, capsys) == ["export_complete", "live_ahead"]
     assert rules(broken, capsys, "--severity", "critical") == ["export_complete"]
     assert rules(broken, capsys, "--severity", "info") == ["export_complete", "live_ahead"]
@@ -272,11 +273,7 @@ def test_findings_are_chosen(broken: HealthTables, capsys: pytest.CaptureFixture
     assert "(warning)" in listed(broken, capsys, "--all").stdout
     assert "no severity 'bad'" in listed(broken, capsys, "--severity", "bad").complaint(2)
     assert listed(broken, capsys, "--rule", "nothing").stdout == "no finding\n"
-
-
-def test_without_a_reconciliation_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tables that nothing was reconciled in, and none at all."""
-    assert run(capsys, "findings", "--tables", tmp_path / "nowhere").stdout == "no finding\n"
+    assert run(capsys, "findings", "--tables", f"{broken.config.uri}/nowhere").stdout == "no finding\n"
 
 
 def words(html: str) -> str:

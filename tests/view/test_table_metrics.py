@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from samples.health_tables import CLUSTER, HOSTILE, HealthTables
+from servers.workload import until
 
 from acktrail.connect.metrics.metrics_endpoint import label_value
 from acktrail.model.queue_status import STATUS_TABLE
@@ -174,11 +175,9 @@ def test_a_scrape_follows_the_tables(health: HealthTables) -> None:
                     series = parsed(answer.read().decode()).get("group_status", {})
                 return {key[0] for key in series}
 
-            while groups() != {"billing", "slow", "fine"}:
-                pass
+            until(lambda: groups() == {"billing", "slow", "fine"}, what="what is there")
             health.reconciled([health.queue("other", "ok")], run_id="run-3")
-            while groups() != {"other"}:
-                pass
+            until(lambda: groups() == {"other"}, what="what a run wrote")
         finally:
             served.send_signal(signal.SIGTERM)
         assert served.wait(60) == 0

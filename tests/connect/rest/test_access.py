@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples.memory_source import FakeClock
 from servers.certificates import Authority
 from servers.workload import until
 
@@ -289,24 +290,17 @@ def test_who_is_answered_needs_no_free_place(rest: Any) -> None:
         assert len(listener._connections) <= 4
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_who_gives_way_to_a_new_caller() -> None:
     """The connection that has waited longest; where all are being answered, the new caller; late ones give way at once,
     and never more than the bound are open."""
-    clock = Clock()
+    clock = FakeClock()
     with BoundedListener(socket.create_server(("127.0.0.1", 0)), most=3, clock=clock) as listener:
         listener.setblocking(False)
         callers = []
 
         def call() -> socket.socket | None:
             callers.append(socket.create_connection(listener.getsockname(), timeout=30))
-            clock.now += 1
+            clock.advance(1)
             return accepted()
 
         def accepted() -> socket.socket | None:
@@ -328,7 +322,7 @@ def test_who_gives_way_to_a_new_caller() -> None:
         assert call() is None
         assert callers[4].recv(1) == b""
         listener.answering(callers[0].getsockname(), is_begun=False)
-        clock.now += PATIENCE_S + 1
+        clock.advance(PATIENCE_S + 1)
         listener.close_late()
         assert callers[0].recv(1) == b""
         for number in (2, 3):

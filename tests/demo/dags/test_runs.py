@@ -18,7 +18,7 @@ from acktrail.config import TablesConfig
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
-from acktrail_demo.faults.library import faults_on
+from acktrail_demo.faults.library import FAULTS, faults_on, find_faults
 from acktrail_demo.workload.demo_cluster import inject_faults
 from acktrail_demo.workload.scenario import HOSTILE_GROUP
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
@@ -30,22 +30,25 @@ pytestmark = [
 
 
 RECORDS = 40
+RELEASE = "4.4.0"
+FAULTY = faults_on(RELEASE)
+"""A share partition each."""
 
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[EmbeddedBroker]:
     """A broker with nothing on it but this module's groups."""
-    with EmbeddedBroker() as running:
+    with EmbeddedBroker(RELEASE) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def exported(own_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Root of the tables that the tests below share, in their order; a group with a hostile name has been at work."""
+def exported(own_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> TablesConfig:
+    """The tables that the tests below share, in their order; a group with a hostile name has been at work."""
     world = World.at(own_broker.config(), tmp_path_factory.mktemp("runs"))
-    world.make_topic("orders", 3, RECORDS)
-    world.settle(HOSTILE_GROUP, "orders", 3 * RECORDS, lambda _: AcknowledgeType.ACCEPT)
-    return Path(world.tables.uri)
+    world.make_topic("orders", len(FAULTY), RECORDS)
+    world.settle(HOSTILE_GROUP, "orders", len(FAULTY) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
+    return world.tables
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +88,8 @@ def _results(run: Any) -> dict[str, dict[str, Any]]:
         return {found.task_id: found.value for found in session.scalars(select(XComModel).where(*own))}
 
 
-def _run_ids(root: Path, table: str) -> set[str]:
-    return set(Tables(TablesConfig(uri=str(root))).read(table, columns=["run_id"])["run_id"].to_pylist())
+def _run_ids(tables: TablesConfig, table: str) -> set[str]:
+    return set(Tables(tables).read(table, columns=["run_id"])["run_id"].to_pylist())
 
 
 @pytest.mark.full
@@ -102,32 +105,34 @@ def test_a_cluster_without_share_groups_is_no_failure(dag_bag: Any, tmp_path: Pa
     assert str(reconcile.state) == "success"
 
 
-def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, exported: Path) -> None:
+def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, exported: TablesConfig) -> None:
     """The event carries the run and its counts; a second run finds nothing it has already."""
     dag = dag_bag.dags["acktrail_export"]
-    first, second = (dag.test(run_conf={"tables_uri": str(exported)}) for _ in range(2))
+    first, second = (dag.test(run_conf={"tables_uri": exported.uri}) for _ in range(2))
     told, again = (_events(run)["acktrail_exported"] for run in (first, second))
     assert told["counts"]["records_read"] > 0
     assert told["counts"]["status"] == "complete"
-    assert told["tables_uri"] == str(exported)
+    assert told["tables_uri"] == exported.uri
     assert again["counts"]["records_read"] == 0
     assert _run_ids(exported, "state_records") == {told["run_id"]}
-    rows = Tables(TablesConfig(uri=str(exported))).read("state_records").num_rows
+    rows = Tables(exported).read("state_records").num_rows
     assert rows == told["counts"]["records_read"]
 
 
 def test_reconcile_goes_from_observation_to_report_under_one_run_id(
-    dag_bag: Any, exported: Path, tmp_path: Path
+    dag_bag: Any, exported: TablesConfig, tmp_path: Path
 ) -> None:
     """Every share partition gets a verdict, the gate passes, the report is whole."""
-    conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
+    conf = {"tables_uri": exported.uri, "report_folder": str(tmp_path)}
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
     assert set(_states(run).values()) == {"success"}
     told = _events(run)["acktrail_reported"]
     for table in ("reconciliations", "share_partition_states", "quality_results"):
         assert _run_ids(exported, table) == {told["run_id"]}, table
-    rows = Tables(TablesConfig(uri=str(exported))).read("reconciliations").to_pylist()
-    assert sorted((row["group_id"], row["partition"]) for row in rows) == [(HOSTILE_GROUP, n) for n in range(3)]
+    rows = Tables(exported).read("reconciliations").to_pylist()
+    assert sorted((row["group_id"], row["partition"]) for row in rows) == [
+        (HOSTILE_GROUP, n) for n in range(len(FAULTY))
+    ]
     assert {row["verdict"] for row in rows} == {"match"}
     assert told["summary"]["share_partitions"] == len(rows)
     page = Path(told["report"]).read_text(encoding="utf-8")
@@ -139,21 +144,21 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     assert results["validate"]["counts"]["critical_failures"] == 0
     assert results["publish"]["counts"]["share_partitions"] == len(rows)
     assert results["publish"]["links"]["report"] == told["report"]
-    evidence = verify_pack(TablesConfig(uri=str(exported)), Path(results["publish"]["links"]["evidence"]))
+    evidence = verify_pack(exported, Path(results["publish"]["links"]["evidence"]))
     assert (evidence.fate, evidence.sha256) == (FileFate.SAME, results["publish"]["evidence_sha256"])
     data = json.loads(Path(results["publish"]["links"]["report_data"]).read_text(encoding="utf-8"))
     assert data["head"]["run_id"] == told["run_id"]
 
 
 def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
-    dag_bag: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dag_bag: Any, exported: TablesConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an export that brought nothing, `observe` asks no broker, writes no observation and says why it skips."""
     from airflow.sdk.exceptions import AirflowSkipException
 
     from acktrail_dags import pipeline_steps
 
-    export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": str(exported)})
+    export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": exported.uri})
     told = _events(export)["acktrail_exported"]
     before = _run_ids(exported, "offset_observations")
     monkeypatch.setattr("acktrail.export.export_run.observe", lambda *_, **__: pytest.fail("a broker was asked"))
@@ -181,17 +186,15 @@ def stops(fault: Any) -> frozenset[str]:
 
 
 def test_the_gate_stops_on_critical_faults_alone(
-    dag_bag: Any, exported: Path, own_broker: EmbeddedBroker, tmp_path: Path
+    dag_bag: Any, exported: TablesConfig, own_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """Every fault happens. Those that break no critical rule are reported; of the others the run stops and names each
+    """Every fault happens, each to one share partition: brokers that load them describe what was replayed, and exactly
+    the faults are found. Those that break no critical rule are reported; of the others the run stops and names each
     critical rule with its advice. So does its report, in the place of the last one, and one message. No asset tells of
     a good run."""
-    world = World(kafka=own_broker.config(), tables=TablesConfig(uri=str(exported)))
-    faults = faults_on(own_broker.version)
-    world.make_topic("stock", len(faults), RECORDS)
-    world.settle("desk", "stock", len(faults) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
-    inject_faults(own_broker, faults, group_id="desk", topic="stock", records=RECORDS)
-    conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
+    assert len(FAULTY) == sum(fault.on_broker for fault in FAULTS.values())
+    injected = inject_faults(own_broker, FAULTY, group_id=HOSTILE_GROUP, topic="orders", records=RECORDS)
+    conf = {"tables_uri": exported.uri, "report_folder": str(tmp_path)}
 
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
 
@@ -199,12 +202,15 @@ def test_the_gate_stops_on_critical_faults_alone(
     assert _states(run) == {**ended, "validate": "failed", "publish": "upstream_failed"}
     assert _events(run) == {}
     validated = _results(run)["validate"]
+    found = find_faults(Tables(exported), validated["run_id"], injected)
+    assert {each.fault.name: signs for each, signs in zip(injected, found.missing, strict=True) if signs} == {}
+    assert found.others == frozenset()
     page = (tmp_path / "acktrail-report.html").read_text(encoding="utf-8")
     assert "The checks stopped this run" in page.split("</h1>")[0]
     assert page == Path(validated["links"]["report"]).read_text(encoding="utf-8")
-    assert verify_pack(world.tables, Path(validated["links"]["evidence"])).fate is FileFate.SAME
+    assert verify_pack(exported, Path(validated["links"]["evidence"])).fate is FileFate.SAME
     stopping = [failure for failure in validated["failures"] if failure["stops"]]
-    assert {failure["rule"] for failure in stopping} == frozenset[str]().union(*map(stops, faults))
+    assert {failure["rule"] for failure in stopping} == frozenset[str]().union(*map(stops, FAULTY))
     assert len(stopping) < len(validated["failures"])
     data = json.loads((tmp_path / "acktrail-report.json").read_text())
     assert data["totals"]["expectations_stopping"] == len(stopping)

@@ -1,5 +1,5 @@
-"""Looks at a real broker have what direct questions answer, and the ACLs that `acktrail doctor` suggests for them and
-for an expansion are enough where all others are denied."""
+"""Looks at real brokers have what direct questions answer, and show by leader epochs that records were lost; the ACLs
+that `acktrail doctor` suggests for them and for an expansion are enough where all others are denied."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import pytest
 from drivers.rights import OFTEN, SEEN, TOPICS, grant, missing, says_which_rights, without
-from expansion.support.rows import in_process
+from expansion.support.rows import audit, in_process
 from expansion.support.true_traffic import commit
+from servers.broker_pair import broker_pair
 from servers.guarded_broker import GuardedBroker
+from servers.real_broker import kill
 from servers.workload import Workload, until
 
 from acktrail.change import api
@@ -24,7 +26,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail_embedded import EmbeddedBroker
 from acktrail_expansion.change.expansion_plan import make_plan
 from acktrail_expansion.keys.key_reading import read_keys
-from acktrail_expansion.looks.ledger_connector import take_look
+from acktrail_expansion.law.order import FenceGap
+from acktrail_expansion.looks.ledger_connector import listed_by_brokers, take_look
 from acktrail_expansion.settings import EXPANSION, LOOK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -97,3 +100,37 @@ def test_a_look_has_what_the_brokers_answer(broker: EmbeddedBroker, tmp_path: Pa
 def test_it_says_which_rights_it_lacks(guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path) -> None:
     """DESCRIBE on groups and topics."""
     says_which_rights(guarded, guarded_workload, tmp_path, "PartitionLedgerSource", (SEEN[0], TOPICS), OFTEN)
+
+
+@pytest.mark.broker
+@pytest.mark.full
+def test_a_log_that_lost_records_and_grew_again_is_never_safe(tmp_path: Path) -> None:
+    """R003-09, R003-19: its leader ends with records that no other node has; the other one leads, and gets more. The
+    log's end lies above what was there before, so only the leader epochs show the loss. The partition beside it has a
+    fence."""
+    tables = TablesConfig(uri=str(tmp_path))
+    with broker_pair({"unclean.leader.election.enable": "true"}) as pair, ShareGroupAdmin(pair.first.config()) as admin:
+        workload = Workload(pair.first.config())
+        pair.create_topic("lossy", [2, 1], {"min.insync.replicas": "1"})
+        for partition in (0, 1):
+            workload.produce("lossy", 40, partition)
+        pair.link.go_down()
+        workload.produce("lossy", 20, 0)
+        take_look(admin, tables, topics=["lossy"])
+        kill(pair.second)
+        until(lambda: pair.leaders("lossy") == [1, 1], what="a leader without the records")
+        workload.produce("lossy", 40, 0)
+        pair.second.start()
+        pair.link.come_back()
+        until(lambda: {1, 2} <= workload.admin.list_topics(timeout=30).brokers.keys(), what="both brokers")
+        workload.add_partitions("lossy", 3)
+        until(lambda: [one["lossy"][1] for one in listed_by_brokers(admin, ["lossy"])] == [3, 3], what="partitions")
+        for _ in range(2):
+            take_look(admin, tables, topics=["lossy"])
+    audit(tables, settle="0s")
+
+    names = ("fence_low", "fence_high", "reason")
+    fences = {row["partition"]: tuple(row[name] for name in names) for row in Tables(tables).rows("expansion_fences")}
+    assert fences == {0: (None, None, FenceGap.TRUNCATED), 1: (40, 40, None)}
+    looks = sorted(Tables(tables).rows("partition_observations", {"partition": 0}), key=lambda row: row["observed_at"])
+    assert [row["epoch_end_offset"] for row in looks] == [None, 40, 40]

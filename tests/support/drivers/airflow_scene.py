@@ -131,11 +131,6 @@ class AirflowPages:
         """What a script over the dashboard's document `d` comes to."""
         return self.page.value(f"(d => {script})({_FRAME})")
 
-    @staticmethod
-    def run_tab(dag_id: str, run_id: str) -> str:
-        """The path of the tab of a run."""
-        return f"dags/{quote(dag_id)}/runs/{quote(run_id, safe='')}/plugin/acktrail-dag-run"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:

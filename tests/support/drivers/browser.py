@@ -26,6 +26,7 @@ PAGE_BYTES = """[...performance.getEntriesByType('navigation'), ...performance.g
 _OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-port=0"),
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",  # a page of its own beside each that is looked at
 )
 
 

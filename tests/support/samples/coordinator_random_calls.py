@@ -76,9 +76,9 @@ def requests(draw: st.DrawFn) -> PersisterRequest:
     return builders[kind]()
 
 
-def scripts(*, most: int = 25, prune: bool = True, delete_topic: bool = True) -> st.SearchStrategy[list[Step]]:
+def scripts(*, most: int = 25, prune: bool = True) -> st.SearchStrategy[list[Step]]:
     """What happens to a coordinator, step by step; every key is initialized first."""
-    jobs = ["cold"] + ["prune"] * prune + ["topic"] * delete_topic
+    jobs = ["cold", "topic"] + ["prune"] * prune
     opening: list[Step] = [StateInitialize(key=key, state_epoch=0, start_offset=None) for key in KEYS]
     step: st.SearchStrategy[Step] = st.one_of(
         *[requests()] * 12, st.sampled_from(jobs), st.integers(0, 2 * COLD_AFTER_MS)

@@ -107,7 +107,6 @@ def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None
     shutil.rmtree(folder / "tests" / branch)
     places = os.pathsep.join(str(folder / place) for place in PLACES)
     tests = ("tests/model/test_quality_rules.py", *TESTS_WHERE_NAMED.get(branch, ()))
-    command = [sys.executable, "-c", ALONE, package, *tests]
-    said = printed(*command, cwd=folder, env={**os.environ, "PYTHONPATH": places})
+    said = printed(sys.executable, "-c", ALONE, package, *tests, cwd=folder, env={**os.environ, "PYTHONPATH": places})
 
     assert COMMAND_OF.get(branch, "Traceback") not in said.partition(HELP)[2]

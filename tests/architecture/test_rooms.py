@@ -31,7 +31,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 44_628,
     "lines of the trunk": 34_650,
-    "lines of tests": 35_937,
+    "lines of tests": 35_936,
     "lines of the largest room": 4_128,
     "modules": 301,
 }

@@ -118,11 +118,18 @@ class Workload:
         self._configure(ConfigResource(ResourceType.TOPIC, topic), configs)
 
     def _configure(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
-        for name, value in configs.items():
-            entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-            resource.add_incremental_config(entry)
+        """Also waits for the broker that is asked: it learns a little later of what the controller has taken."""
+        wanted = {name.replace("_", "."): value for name, value in configs.items()}
+        for name, value in wanted.items():
+            resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
         for future in self.admin.incremental_alter_configs([resource]).values():
             future.result()
+
+        def is_known() -> bool:
+            (found,) = self.admin.describe_configs([ConfigResource(resource.restype, resource.name)]).values()
+            return all((found.result()[name].value or "") == value for name, value in wanted.items())
+
+        until(is_known, what="what was configured")
 
     def allow(self, user: str, operation: str, kind: str, name: str) -> None:
         for future in self.admin.create_acls([_allowed(AclBinding, user, operation, kind, name)]).values():

@@ -84,7 +84,7 @@ wheel: sync
 wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, runs the demo from an empty folder
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir "$$folder/empty" && \
 	$(PYTHON) -m venv "$$folder/venv" && \
-	"$$folder/venv/bin/python" -m pip install -q --disable-pip-version-check "$$(ls dist/*.whl)[all]" && \
+	"$$folder/venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check "$$(ls dist/*.whl)[all]" && \
 	cd "$$folder/empty" && env -u PYTHONPATH "$$folder/venv/bin/acktrail" demo
 
 # Versions of all else are the lock's. Its commands, and what is on its path, are the wheel's.

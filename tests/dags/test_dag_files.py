@@ -332,7 +332,7 @@ def test_profiles_that_are_wrong_have_dags_and_break_none(bag: Bag, monkeypatch:
 def _target(profile: str | None, **params: Any) -> Any:
     task = SimpleNamespace(dag_id="d", run_id="r", try_number=1)
     form = {"profile": profile, "kafka_conn_id": None, "tables_uri": None, **params}
-    return run_target.export_target({"params": form, "ti": task})  # type: ignore[typeddict-item]
+    return run_target.export_target({"params": form, "ti": task})
 
 
 def test_a_run_works_on_its_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, airflow_home: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_partition_never_initialized_has_no_start_offset(admin: ShareGroupAdmi
     def described() -> str | None:
         """The group coordinator learns of a topic a little later than the broker that lists it."""
         (row,) = admin.describe_offsets("no-such-group", {topic: [0]})
-        assert (row.start_offset, row.leader_epoch, row.lag, row.error_code) == (None, None, None, 0)
+        assert (row.start_offset, row.leader_epoch, row.lag, row.error_code, row.error) == (None, None, None, 0, None)
         return row.topic_id
 
     assert until(described, what="the topic's id") == admin.topics([topic])[0].topic_id

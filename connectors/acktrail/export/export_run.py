@@ -39,7 +39,7 @@ _LOOK_UP_S: Final = 0.1
 _REASONS_KEPT: Final = 20
 _GAPS_KEPT: Final = 1_000
 Written = tuple[Sequence[SourceBatch], pa.Table]
-"""Batches without rows, and the data files that have them (``acktrail_plugins.stream.state_stream``)."""
+"""Batches without rows, and the data files that have them (``DeltaSink.put_files``)."""
 _MEMORY: Final = "replay_memory"
 _NAMES: Final = ("group_id", "topic_id")
 _PLACE: Final = ("state_partition", "next_offset")

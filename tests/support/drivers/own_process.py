@@ -12,7 +12,7 @@ __all__ = ["finished", "printed"]
 def finished(*command: str | Path, **how: Any) -> subprocess.CompletedProcess[str]:
     """How it ended, and what it said; it has five minutes, unless `how` says otherwise."""
     common = {"capture_output": True, "text": True, "timeout": 300}
-    return subprocess.run([*map(str, command)], check=False, **{**common, **how})  # type: ignore[no-any-return]
+    return subprocess.run([*map(str, command)], check=False, **{**common, **how})
 
 
 def printed(*command: str | Path, **how: Any) -> str:

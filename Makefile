@@ -52,7 +52,7 @@ test: sync ## The tests, four at a time; the slowest twenty are printed
 # A copy without the folders of the branches and their tests, in an environment of its own.
 test-trunk: ## All tests of the trunk, without its branches
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	git ls-files -z | grep -zvE '^(connectors/acktrail_(copied_logs|demo|expansion|plugins)|tests/(copied_logs|demo|expansion|plugins))/' | xargs -0 cp --parents -t "$$folder" && \
+	git ls-files -z | grep -zvE '^(connectors/acktrail_(copied_logs|demo|expansion|plugins|worker)|tests/(copied_logs|demo|expansion|plugins|worker))/' | xargs -0 cp --parents -t "$$folder" && \
 	$(MAKE) -C "$$folder" test
 
 test-all: PYTEST_ARGS += --all

@@ -22,8 +22,8 @@ from table import Row
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTask, SourceTaskContext
-from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.connect.source_batches import LogSpan, SourceBatch, state_source_partition
+from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.format.columns.decoding.batch_columns import partition_runs
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.tables.delta.store import Tables

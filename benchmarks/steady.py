@@ -27,7 +27,7 @@ from state_log import state_records
 from table import Row
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
+from acktrail.connect.task_execution import FlushPolicy, TaskExecution
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.state_source import StateTask
 from acktrail.tables.delta.store import Tables

@@ -31,6 +31,7 @@ PACKAGES: Final = {
     "acktrail_copied_logs": "connectors",
     "acktrail_expansion": "connectors",
     "acktrail_plugins": "connectors",
+    "acktrail_worker": "connectors",
 }
 """Package to the folder that is its source root."""
 ABOUT: Final = {
@@ -42,7 +43,8 @@ ABOUT: Final = {
     "acktrail.view": "what is said of a run",
     "acktrail.kafka": "clients, topics, admin",
     "acktrail.tables": "Delta: commit, read, upkeep",
-    "acktrail.connect": "connectors and their worker",
+    "acktrail.connect": "what a connector is",
+    "acktrail.serving": "HTTP servers",
     "acktrail.replay": "records to states",
     "acktrail.format": "bytes to columns",
     "acktrail.model": "what a state is",
@@ -56,6 +58,7 @@ ABOUT: Final = {
     "acktrail_copied_logs": "branch: files, old formats",
     "acktrail_expansion": "branch: more partitions",
     "acktrail_plugins": "branch: connectors, migration",
+    "acktrail_worker": "branch: Connect's worker",
 }
 """What each room is for, in a few words."""
 _BRANCHES: Final = frozenset(room for room, words in ABOUT.items() if words.startswith("branch"))

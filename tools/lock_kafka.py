@@ -17,7 +17,7 @@ from acktrail_embedded.kafka.installation import TOOLS, Jar, JarLock, dependency
 
 LOG4J = {"4.1.2": "2.25.3", "4.2.1": "2.25.4", "4.3.1": "2.25.4", "4.4.0": "2.25.5"}
 """The log4j that each release of Kafka asks for itself."""
-LOCKS = Path(__file__).parents[1] / "connectors" / "acktrail" / "embedded" / "locks"
+LOCKS = Path(__file__).parents[1] / "connectors/acktrail_embedded/locks"
 
 
 def lock_release(version: str, java: Path, folder: Path) -> JarLock:

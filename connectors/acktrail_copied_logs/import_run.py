@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTask, SourceTaskContext
-from acktrail.connect.runtime.task_execution import Progress, TaskExecution, TaskSummary
 from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, SourcePartition, state_source_partition
+from acktrail.connect.task_execution import Progress, TaskExecution, TaskSummary
 from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster, InputError
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS

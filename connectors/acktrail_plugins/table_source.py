@@ -21,10 +21,9 @@ from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
+from acktrail.tables.connector_tables import TABLES_KEYS, schema_of, tables_config
 from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.delta_connector import TABLES_KEYS, tables_config
-from acktrail.tables.sinks.connector_positions import schema_of
 
 _LOOK_BACK_S: Final = 30.0
 """How often an idle task looks whether the commit that it waits for came and went."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pandas as pd
 import pyarrow as pa
 
-from acktrail.connect.activity import doing
+from acktrail.activity import doing
 from acktrail.executors import Executors, JobStep, Results
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRule, QualitySeverity
 from acktrail.tables.exported.record_files import RECORDS

@@ -35,8 +35,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from acktrail.activity import doing
 from acktrail.config import cache_folder, environment, java_home
-from acktrail.connect.activity import doing
 from acktrail.errors import MissingDependency
 from acktrail.java import find_java
 

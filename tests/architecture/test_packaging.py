@@ -77,10 +77,9 @@ PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs
 TESTS_WHERE_NAMED: Final = {
     "copied_logs": ("tests/cli/test_main.py",),
     "expansion": ("tests/change/test_plan.py", "tests/view/test_table_metrics.py::test_a_scrape_follows_the_tables"),
-    "plugins": ("tests/connect/test_config_def.py::test_the_reference_says_what_is_valid_in_words",),
 }
 """Of each branch: tests of the trunk where it is asked for, and is not there. All tests: `make test-trunk`."""
-COMMAND_OF: Final = {"copied_logs": "decode", "demo": "demo", "expansion": "expan"}
+COMMAND_OF: Final = {"copied_logs": "decode", "demo": "demo", "expansion": "expan", "worker": "connect "}
 """What the help says only where the branch is there."""
 HELP: Final = "The help:"
 ALONE: Final = f"""

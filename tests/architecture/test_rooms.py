@@ -29,9 +29,9 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 44_628,
-    "lines of the trunk": 34_650,
-    "lines of tests": 35_936,
+    "lines of the wheel": 44_626,
+    "lines of the trunk": 31_968,
+    "lines of tests": 35_875,
     "lines of the largest room": 4_128,
     "modules": 301,
 }

@@ -34,14 +34,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.change.audit import journal as journal_module
-from acktrail.change.audit.audit_chain import (
-    AuditEntry,
-    AuditRow,
-    Event,
-    chained,
-    check_chain,
-    first_link,
-)
+from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, chained, check_chain, first_link
 from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import TargetOffset

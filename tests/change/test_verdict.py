@@ -19,13 +19,7 @@ from acktrail.change.collection.facts import PartitionState
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.planning.reset_plan import changes_since_plan
 from acktrail.change.verification.exported_records import exported_between
-from acktrail.change.verification.partition_outcome import (
-    GroupNow,
-    ResetEvidence,
-    ResetOutcome,
-    Seen,
-    judge,
-)
+from acktrail.change.verification.partition_outcome import GroupNow, ResetEvidence, ResetOutcome, Seen, judge
 from acktrail.config import TablesConfig
 from acktrail.format.wire.state_record import encode
 from acktrail.kafka.changes import Outcome

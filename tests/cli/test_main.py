@@ -245,7 +245,7 @@ def test_pandas_is_imported_for_whoever_wants_it_alone() -> None:
         "import sys\n"
         "from acktrail.cli.arrow_without_pandas import forgo_pandas\n"
         "forgo_pandas()\n"
-        "import acktrail.kafka.state_source, acktrail.kafka.groups.offsets_connector\n"
+        "import acktrail.kafka.state_source, acktrail.kafka.groups.observation\n"
         "import acktrail.tables.exported.delta_sink\n"
         "import pyarrow as pa\n"
         "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)\n"

@@ -15,12 +15,12 @@ import pytest
 from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail import plain_tables
+from acktrail.activity import doing
 from acktrail.cli import progress
 from acktrail.cli.commands.export import _shown
 from acktrail.cli.main import _run
 from acktrail.cli.progress import interruptible
-from acktrail.connect.activity import doing
-from acktrail.connect.runtime.task_execution import Progress
+from acktrail.connect.task_execution import Progress
 
 
 class Terminal(io.StringIO):

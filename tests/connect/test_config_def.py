@@ -13,18 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle.kafka_classes import compiled
 
-from acktrail.connect.config_def import (
-    NAME,
-    NON_EMPTY,
-    ConfigDef,
-    ConfigKey,
-    ConfigType,
-    between,
-    one_of,
-    reference,
-    text_of,
-)
-from acktrail.connect.runtime.plugins import definition_of, installed
+from acktrail.connect.config_def import NAME, NON_EMPTY, ConfigDef, ConfigKey, ConfigType, between, one_of, text_of
 from acktrail.errors import InvalidConfiguration
 
 VALIDATORS = {
@@ -62,15 +51,6 @@ def test_validation_never_raises_and_says_what_parse_does(texts: dict[str, Any])
     with pytest.raises(InvalidConfiguration) as refused:
         DEFINITION.parse(texts)
     assert refused.value.errors == errors
-
-
-@pytest.mark.parametrize("plugin", [each.name for each in installed()])
-def test_the_reference_says_what_is_valid_in_words(plugin: str) -> None:
-    """No validator shows as Python shows a function or an object."""
-    for key in definition_of(plugin).keys.values():
-        text = "" if key.validator is None else key.validator.text
-        assert "<" not in text, (key.name, text)
-    assert "| key |" in reference(definition_of(plugin))
 
 
 KAFKA_VALIDATORS: dict[str, Any] = {

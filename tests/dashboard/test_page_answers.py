@@ -16,14 +16,7 @@ import pytest
 from change.scenes import CLUSTER, attempt, unlocked
 from dashboard.conftest import Site
 from jobs.world import World, batch, key_of, snapshot, update
-from samples.dashboard_tables import (
-    HOSTILE,
-    NOW,
-    Sizes,
-    topic_id_of,
-    write_dashboard_tables,
-    write_evidence_tables,
-)
+from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables, write_evidence_tables
 from samples.history_tables import build
 from servers.web_server import web_server
 

@@ -15,8 +15,8 @@ from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.http_server import Access
 from acktrail.errors import ConfigurationError
+from acktrail.serving.http_server import Access
 from acktrail_dashboard.page_templates import static_files
 from acktrail_dashboard.web.application import (
     COOKIE,

@@ -16,8 +16,8 @@ from samples.sample_run import RUN, hostile_run
 from servers.web_server import web_server
 
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.http_server import Access
 from acktrail.model.queue_status import STATUS_TABLE
+from acktrail.serving.http_server import Access
 from acktrail_dashboard.report import render_html
 from acktrail_dashboard.web.application import create_app
 

@@ -16,13 +16,7 @@ from acktrail.errors import ConfigurationError, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail_demo.demo import demo_folder
 from acktrail_demo.workload.demo_cluster import WorkloadUnfinished
-from acktrail_demo.workload.scenario import (
-    ALWAYS,
-    Action,
-    GroupScript,
-    RecordPlan,
-    plan_scenario,
-)
+from acktrail_demo.workload.scenario import ALWAYS, Action, GroupScript, RecordPlan, plan_scenario
 from acktrail_demo.workload.workload_run import DEFAULT_SEED, run_workload
 from acktrail_embedded import EmbeddedBroker
 

@@ -20,7 +20,7 @@ from servers.workload import Workload, until
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.groups.offsets_connector import observe as ask
+from acktrail.kafka.groups.observation import observe as ask
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import reconcile
 

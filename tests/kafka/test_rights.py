@@ -6,25 +6,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from change.world import World
 from confluent_kafka import KafkaException, ShareConsumer
-from drivers.rights import (
-    GROUP,
-    OFTEN,
-    SEEN,
-    TOPICS,
-    doctor,
-    grant,
-    missing,
-    run_by_kafkas_tool,
-    says_which_rights,
-    without,
-)
+from drivers.rights import GROUP, doctor, grant, missing, run_by_kafkas_tool, without
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka_messages import read_state
 from servers.guarded_broker import GuardedBroker
@@ -107,7 +95,6 @@ def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
 ) -> None:
     """With them a reset is planned, carried out and verified in the state topic; without any one it is refused."""
     config, acls = guarded.config(USER), needed(Purpose.RESET, [GROUP], [TOPIC])
-    assert acls == needed(Purpose.MIGRATION, [GROUP], [TOPIC])
     grant(guarded_workload, USER, acls)
     with ShareGroupAdmin(config) as admin:
         until(lambda: not missing(admin, acls), what="every ACL")
@@ -123,7 +110,7 @@ def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
 @pytest.mark.slow
 def test_a_super_user_misses_nothing(doctor: Callable[..., Any]) -> None:
     """A super user has every ACL, for all groups and topics too; with a group alone its topics are found."""
-    code, checks = doctor("admin", "reset", "migration", "export", "metadata", "dead-letters")
+    code, checks = doctor("admin", "reset", "export", "offsets")
     assert (code, {check["status"] for check in checks}) == (0, {"ok"})
     code, checks = doctor("admin", "reset", groups=[GROUP])
     assert [shlex.split(check["command"])[-2:] for check in checks] == [
@@ -152,29 +139,6 @@ def test_what_is_not_there_is_not_known(guarded: GuardedBroker) -> None:
     """No right shows on a group that does not exist: not known, which is neither there nor missing."""
     with ShareGroupAdmin(guarded.config("admin")) as admin:
         assert granted(admin, [Acl("READ", "group", "never-there")]) == {Acl("READ", "group", "never-there"): None}
-
-
-SOURCES: Final[dict[str, tuple[tuple[Acl, ...], dict[str, str]]]] = {
-    "ShareGroupStateSource": ((Acl("READ", "topic", "__share_group_state"),), {}),
-    "ShareGroupMetadataSource": ((Acl("READ", "topic", "__consumer_offsets"),), {}),
-    "ShareGroupOffsetsSource": ((*SEEN, TOPICS), OFTEN),
-    "DeadLetterSource": (SEEN, {"topics.refresh.interval.ms": "100"}),
-}
-"""What each needs, and keys that let it look often."""
-
-
-def test_every_source_is_tried() -> None:
-    """Those of branches have tests of their own."""
-    registered = entry_points(group="acktrail.connect.sources")
-    assert {each.name for each in registered if each.value.startswith("acktrail.")} == SOURCES.keys()
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_source_without_its_rights_says_which(
-    guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path, name: str
-) -> None:
-    """In its status."""
-    says_which_rights(guarded, guarded_workload, tmp_path, name, *SOURCES[name])
 
 
 def refusals(plan: dict[str, Any]) -> set[tuple[str, str | None]]:

@@ -20,16 +20,13 @@ from jobs.world import batch, key_of, snapshot
 from servers.real_broker import releases
 from servers.workload import Workload, until
 from state_topics.filled_topic import fill, read_all
+from state_topics.lost_logs import PARTITIONS, export_state, lose, renew, write
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.metrics.worker_metrics import export_lag
-from acktrail.connect.runtime.connector_run import ConfigStore
-from acktrail.connect.runtime.task_thread import RunState
-from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
-from acktrail.errors import DamagedTables, ForeignCluster, InputError
-from acktrail.export.export_run import ExportSummary, export, observe
+from acktrail.errors import DamagedTables, ForeignCluster
+from acktrail.export.export_run import export, observe
 from acktrail.export.repair_run import preview, repair
 from acktrail.format.wire.state_record import encode
 from acktrail.kafka.client.client_settings import to_librdkafka
@@ -42,7 +39,6 @@ from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, v
 pytestmark = pytest.mark.broker
 
 Rows = list[dict[str, object]]
-PARTITIONS = 3
 
 
 @pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1"))
@@ -60,32 +56,6 @@ def tables(losing: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> 
     write(losing, "old", {0: 100, 1: 100, 2: 100})
     export_state(losing, config)
     return config
-
-
-def renew(workload: Workload) -> None:
-    """Delete the state topic if it is there, and create it again."""
-    topics = lambda: workload.admin.list_topics(timeout=120).topics  # noqa: E731
-    if STATE_TOPIC in topics():
-        workload.delete_topic(STATE_TOPIC)
-        until(lambda: STATE_TOPIC not in topics(), what="deletion")
-    workload.create_topic(STATE_TOPIC, PARTITIONS)
-    until(lambda: STATE_TOPIC in topics(), what="creation")
-
-
-def write(broker: EmbeddedBroker, name: str, counts: dict[int, int]) -> None:
-    fill(broker, ((p, b"key", b"%s %d" % (name.encode(), n)) for p, count in counts.items() for n in range(count)))
-
-
-def export_state(broker: EmbeddedBroker, tables: TablesConfig) -> ExportSummary:
-    return export(broker.config(), tables, asks_brokers=False)
-
-
-def lose(broker: EmbeddedBroker, *partitions: int) -> None:
-    """The disk with these logs is lost while the broker is down."""
-    broker.stop()
-    for partition in partitions:
-        shutil.rmtree(Path(broker.folder) / "data" / f"{STATE_TOPIC}-{partition}")
-    broker.start()
 
 
 def rows(tables: TablesConfig, name: str, partition: int) -> Rows:
@@ -138,32 +108,6 @@ def test_the_lost_commit_of_a_replacement_is_exported_again(
         )
         assert found == whole
     assert export_state(losing, damaged).records_read == 0
-
-
-def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tables: TablesConfig) -> None:
-    """A worker's lag counts the records of the log that Kafka has now, not offsets of the tables; a person's position
-    is one of the tables, and may lie up to that log's end and not behind it."""
-    config = {"connector.class": "ShareGroupStateSource", "kafka.bootstrap.servers": losing.bootstrap_servers}
-    worker = Worker(ConfigStore())
-    try:
-        worker.create("state", {**config, "sink.tables": tables.uri, "flush.interval.ms": "100"})
-        run = worker.runs()["state"]
-        until(lambda: set(export_lag(run).records.values()) == {0}, what="all that was written is exported")
-        worker.aim("state", RunState.STOPPED)
-        until(lambda: worker.status("state").state is RunState.STOPPED, what="the connector stopped")
-        write(losing, "later", {0: 4, 2: 3})
-        behind = {int(each.rpartition("/")[2]): count for each, count in export_lag(run).records.items()}
-        assert behind == {0: 4, 1: 0, 2: 3}
-        ((partition, offset),) = (each for each in worker.offsets("state") if each[0]["partition"] == 0)
-        end = int(offset["offset"]) + 4
-        with pytest.raises(InputError, match=f"offset {end + 1} is {end + 1 - 101} there"):
-            worker.alter_offsets("state", [(partition, {"offset": end + 1})])
-        worker.alter_offsets("state", [(partition, {"offset": end})])
-        assert {count for each, count in export_lag(run).records.items() if each.endswith("/0")} == {0}
-    finally:
-        worker.stop()
-    export_state(losing, tables)
-    assert set(export_lag(run).records.values()) == {0}
 
 
 def test_a_log_lost_twice_has_two_breaks(losing: EmbeddedBroker, tables: TablesConfig) -> None:

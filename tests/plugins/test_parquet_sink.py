@@ -25,8 +25,8 @@ from servers.s3_server import REGION, S3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, all_dead
+from acktrail.connect.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import ConcurrentCommit, DamagedTables, OutcomeUnknown, RetryableError, RowsRefused
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.tables.bucket import Bucket

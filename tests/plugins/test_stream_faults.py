@@ -13,14 +13,14 @@ from typing import Any
 
 import psutil
 import pytest
-from faults import conftest as of_faults
-from faults.conftest import STATE_TOPIC, Export, log_ends, log_starts, writing
-from faults.test_worker_faults import LONG, SEED
 from plugins import stream_process
 from plugins.stream_process import DIES, MOMENTS
 from servers.connect_worker import ConnectWorker
 from servers.kafka_proxy import kafka_proxy
 from servers.workload import Workload, until
+from worker.faults import conftest as of_faults
+from worker.faults.conftest import STATE_TOPIC, Export, log_ends, log_starts, writing
+from worker.faults.test_worker_faults import LONG, SEED
 
 from acktrail.config import TablesConfig
 from acktrail.export.export_run import observe

@@ -22,22 +22,16 @@ from samples.memory_plugins import WORLD, MemorySinkConnector, MemorySource, Mem
 from samples.memory_source import MemoryLog, MemorySink, MemoryTask
 
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
-from acktrail.connect.contract import (
-    Config,
-    SinkTaskContext,
-    SourceConnector,
-    SourceTask,
-    SourceTaskContext,
-)
+from acktrail.connect.contract import Config, SinkTaskContext, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
-from acktrail.kafka.state_source import ShareGroupStateSource
-from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id
 from acktrail_plugins.parquet.parquet_sink import ParquetSink
 from acktrail_plugins.source_testing import ObservationSuite, SourceSuite
 from acktrail_plugins.testing import ConnectorSuite, SinkSuite, TransformSuite
 from acktrail_plugins.transforms import Filter, Mask, Route
+from acktrail_worker.connectors.delta_connector import DeltaSinkConnector
+from acktrail_worker.connectors.log_sources import ShareGroupStateSource
 
 
 class _InMemory(ConnectorSuite):

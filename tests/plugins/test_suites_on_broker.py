@@ -15,12 +15,12 @@ from servers.workload import Workload
 from acktrail.config import KafkaConfig
 from acktrail.format.wire.group_record import GroupRecordType, ShareGroupRecord
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.kafka.groups.offsets_connector import ShareGroupOffsetsSource
-from acktrail.kafka.groups.topic_connectors import DeadLetterSource, ShareGroupMetadataSource
 from acktrail.model.share_partition import GroupId
 from acktrail_plugins.source_testing import ObservationSuite, SourceSuite
 from acktrail_plugins.testing import ConnectorSuite
 from acktrail_simulation.messages.group_record_encoder import encode
+from acktrail_worker.connectors.observation_source import ShareGroupOffsetsSource
+from acktrail_worker.connectors.topic_connectors import DeadLetterSource, ShareGroupMetadataSource
 
 _OFFSET_COMMIT = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
 

@@ -1,10 +1,14 @@
-"""Rows of any source land in topics exactly once: who reads committed records gets the rows, each once."""
+"""Rows of any source land in topics exactly once, as JSON that has the same values: who reads committed records
+gets the rows, each once. The rights that this takes: what `doctor` finds, and what an error names."""
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import Mock
@@ -13,19 +17,26 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from deltalake import write_deltalake
+from drivers.rights import GROUP, doctor, run_by_kafkas_tool
+from hypothesis import given
+from hypothesis import strategies as st
+from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.runtime.connector_run import ConfigStore
-from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, all_dead
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail_plugins import POSITIONS_TOPIC
 from acktrail_plugins.testing import SinkSuite
 from acktrail_plugins.topic import topic_sink
 from acktrail_plugins.topic.target_topics import HeldUp, TransactionalWriter
-from acktrail_plugins.topic.topic_sink import KafkaTopicSink, TopicSinkTask
+from acktrail_plugins.topic.topic_sink import KafkaTopicSink, TopicSinkTask, json_rows
+from acktrail_worker.connector_run import ConfigStore
+from acktrail_worker.worker import Worker
+
+__all__ = ["doctor"]
 
 PART = SourcePartition("delta/t")
 
@@ -359,3 +370,87 @@ def test_rows_of_a_table_are_followed_into_a_topic(kafka: KafkaConfig, prefix: s
         finally:
             worker.stop()
     assert [row["n"] for row in values(kafka, f"{prefix}-findings")] == list(range(40))
+
+
+@pytest.mark.full
+def test_the_rights_of_the_connectors_are_found_and_granted(
+    guarded: GuardedBroker, guarded_workload: Workload, doctor: Callable[..., Any], tmp_path: Path
+) -> None:
+    """For a user without rights all that can be known is missing; after doctor's commands, run by Kafka's own tool,
+    nothing is, and a topic sink of that user writes a row. Of transactional ids nothing is known in advance."""
+    purposes, topics = ("metadata", "dead-letters", "ledger", "topic-sink"), ("rows-of-the-sink", POSITIONS_TOPIC)
+    for topic, configs in zip(topics, ({}, {"cleanup.policy": "compact"}), strict=True):
+        guarded_workload.create_topic(topic, **configs)
+    code, checks = doctor("sinker", *purposes, groups=[GROUP], topics=topics[:1])
+    statuses = {check["what"]: check["status"] for check in checks}
+    ids = "ACL for topic-sink: WRITE on every transactional-id that begins with acktrail/"
+    assert (code, statuses.pop(ids)) == (3, "note")
+    assert set(statuses.values()) == {"missing"}
+    run_by_kafkas_tool(guarded, tmp_path, list(dict.fromkeys(check["command"] for check in checks)))
+
+    def left() -> set[str]:
+        return {
+            check["what"]
+            for check in doctor("sinker", *purposes, groups=[GROUP], topics=topics[:1])[1]
+            if check["status"] != "ok"
+        }
+
+    until(lambda: left() == {ids}, what="every ACL")
+    kafka, source = guarded.config("sinker"), SourcePartition("p")
+    keys = {f"kafka.{name}": value for name, value in kafka.properties.items()}
+    own = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **keys, "topic": topics[0]}
+    task = KafkaTopicSink(KafkaTopicSink.config_def.parse(own)).task(SinkTaskContext(connector="c", run_id="run"))
+    try:
+        assert task.position(source) is None
+        task.put(SourceBatch(source_partition=source, rows={"t": pa.table({"n": [1]})}, position=1))
+        task.flush()
+        assert task.position(source) == 1
+    finally:
+        task.stop()
+
+
+UTC = dt.UTC
+DAY = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (pa.timestamp("us", tz="UTC"), DAY, "2026-01-02T03:04:05.678901Z"),
+        (pa.timestamp("ms", tz="Europe/Berlin"), DAY.replace(microsecond=1_000), "2026-01-02T03:04:05.001000Z"),
+        (pa.timestamp("us"), DAY.replace(tzinfo=None), "2026-01-02T03:04:05.678901"),
+        (pa.date32(), dt.date(2026, 1, 2), "2026-01-02"),
+        (pa.binary(), b"\x00\xff", base64.b64encode(b"\x00\xff").decode()),
+        (pa.binary_view(), b"\x00", "AA=="),
+        (pa.binary(2), b"ab", "YWI="),
+        (pa.int64(), 2**62 + 1, 2**62 + 1),
+        (pa.uint64(), 2**64 - 1, 2**64 - 1),
+        (pa.decimal128(38, 2), Decimal("12345678901234567890.12"), "12345678901234567890.12"),
+        (pa.float64(), float("nan"), "NaN"),
+        (pa.float32(), float("-inf"), "-Infinity"),
+        (pa.float64(), 1.5, 1.5),
+        (pa.bool_(), True, True),
+        (pa.string(), "ü\u2028😀\x00", "ü\u2028😀\x00"),
+        (pa.list_(pa.binary()), [b"a", None], ["YQ==", None]),
+        (pa.large_list(pa.int32()), [], []),
+        (pa.list_(pa.int8(), 2), [1, 2], [1, 2]),
+        (pa.struct([("at", pa.timestamp("s", tz="UTC"))]), {"at": DAY}, {"at": "2026-01-02T03:04:05Z"}),
+        (pa.map_(pa.string(), pa.timestamp("s", tz="UTC")), [("k", DAY)], {"k": "2026-01-02T03:04:05Z"}),
+        (pa.dictionary(pa.int32(), pa.string()), "x", "x"),
+    ],
+)
+def test_each_type_has_its_json(kind: pa.DataType, value: Any, expected: Any) -> None:
+    """A value, and a null before and behind it, in a table and in a slice of one; what is written is strict JSON."""
+    column = pa.array([None, value, None, value], kind)
+    for rows in (pa.table({"c": column}), pa.table({"c": pa.array([None], kind)}), pa.table({"c": column.slice(1)})):
+        found = [row["c"] for row in json_rows(rows)]
+        assert found == [None if each is None else expected for each in rows["c"].to_pylist()]
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+@given(st.lists(st.lists(st.none() | st.lists(st.none() | st.integers(-(2**62), 2**62)))))
+def test_nested_lists_keep_their_shape(values: list[Any]) -> None:
+    """Lists in lists, with nulls and empty ones anywhere, in several chunks."""
+    kind = pa.list_(pa.list_(pa.int64()))
+    column = pa.chunked_array([pa.array(values, kind), pa.array([None, []], kind)])
+    assert [row["c"] for row in json_rows(pa.table({"c": column}))] == [*values, None, []]

@@ -19,12 +19,7 @@ from samples.random_records import INT64, any_batches, batches, disjoint_batches
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES, TABLES
-from acktrail.format.columns.share_partition_keys import (
-    coordinator_keys,
-    first_matches,
-    key_codes,
-    state_partitions_of,
-)
+from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches, key_codes, state_partitions_of
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of

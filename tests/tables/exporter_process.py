@@ -12,7 +12,7 @@ from pathlib import Path
 from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
-from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
+from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.errors import AcktrailError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink

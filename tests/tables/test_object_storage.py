@@ -23,7 +23,7 @@ from servers.s3_server import REGION, S3
 from servers.workload import until
 
 from acktrail.config import TablesConfig
-from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
+from acktrail.connect.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import (
     AcktrailError,
     ConcurrentCommit,

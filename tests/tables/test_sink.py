@@ -18,16 +18,15 @@ from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.connect.source_batches import SKIPPED_BY_REQUEST, Position, SourceBatch, SourcePartition
-from acktrail.errors import DamagedTables, ForeignCluster, InputError
+from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.connect.task_execution import FlushPolicy, TaskExecution
+from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES, TOPICS
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported import export_ranges
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import find_damage
-from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text
 from acktrail.tables.exported.topic_listing import departed, named
@@ -387,35 +386,6 @@ def test_a_snapshot_knows_its_own_commits_while_others_write(exported_thrice: Ta
     assert snapshot.commits(after=-1) == before
     assert snapshot.commits(after=snapshot.version - 1) == {snapshot.version: before[snapshot.version]}
     assert list(before) == list(range(snapshot.version + 1))
-
-
-def state_partition_of(log: MemoryLog) -> SourcePartition:
-    return SourcePartition(f"state/c1/{log.topic_id}/{log.partition}")
-
-
-def test_moved_forward_is_a_gap_and_back_is_refused(tables: Tables) -> None:
-    """One commit moves all positions, and what is skipped is a gap with its reason; a reading goes on behind it. Back
-    or away nothing moves, also when another position of the same call could be moved."""
-    sink = DeltaSinkConnector({"tables": tables.root})
-    logs = [MemoryLog(pairs=PAIRS, partition=number, end_offset=5) for number in range(2)]
-    export(tables, *logs)
-    targets = {state_partition_of(log): 5 + skip for log, skip in zip(logs, (0, 3), strict=True)}
-    sink.alter_positions("a", targets)
-    for log in logs:
-        log.end_offset = 10
-    export(tables, *logs)
-    ensure_whole(tables)
-    rows = tables.read("state_records").to_pylist()
-    for log, skip in zip(logs, (0, 3), strict=True):
-        own = sorted(row["offset"] for row in rows if row["state_partition"] == log.partition)
-        assert own == [*range(5), *range(5 + skip, 10)]
-    ranges = tables.read("export_ranges").to_pylist()
-    gaps = [(row["state_partition"], row["gap_first"], row["gap_last"], row["gap_reason"]) for row in ranges]
-    assert [gap for gap in gaps if gap[1] is not None] == [(1, 5, 7, SKIPPED_BY_REQUEST)]
-    for position in (None, 4, {"offset": 9}):
-        with pytest.raises(InputError, match="would double them"):
-            sink.alter_positions("a", {state_partition_of(logs[0]): 18, state_partition_of(logs[1]): position})
-    assert sink.positions("a", list(targets)) == dict.fromkeys(targets, 10)
 
 
 def test_a_hidden_topic_keeps_what_was_seen_of_it() -> None:

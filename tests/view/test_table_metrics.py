@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from samples.health_tables import CLUSTER, HOSTILE, HealthTables
 from servers.workload import until
 
-from acktrail.connect.metrics.metrics_endpoint import label_value
 from acktrail.model.queue_status import STATUS_TABLE
+from acktrail.serving.metrics_endpoint import label_value
 from acktrail.view import table_metrics
 from acktrail.view.table_metrics import metrics_text
 

@@ -18,7 +18,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
-from acktrail.kafka.source_connectors import granted
+from acktrail.kafka.source_connectors import dead_letter_topics, dropped_by_group, granted
 from acktrail.model.acls import ALL, Acl, command, needed
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
@@ -132,8 +132,6 @@ def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
 
 def _dead_letters(admin: ShareGroupAdmin) -> str:
     """Whether brokers drop what groups give up (Kafka 4.4)."""
-    from acktrail.kafka.groups.topic_connectors import dead_letter_topics, dropped_by_group
-
     named = dead_letter_topics(admin)
     dropped = dropped_by_group(admin, named)
     if dropped:

@@ -40,7 +40,6 @@ COMMANDS: Final = MappingProxyType(
         "tables.repair": "acktrail.cli.commands.repair:repair",
         "tables.maintain": "acktrail.cli.commands.maintain:maintain",
         "tables.metrics": "acktrail.cli.commands.metrics:metrics",
-        "connect": "acktrail.cli.commands.connect:app",
         "config.profiles": "acktrail.cli.commands.profiles:app",
         "config.dags": "acktrail.cli.commands.profiles:dags",
     }

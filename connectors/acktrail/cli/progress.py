@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import typer
 
+from acktrail.activity import listening
 from acktrail.config import environment
-from acktrail.connect.activity import listening
 from acktrail.plain_tables import LiveLine
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -27,7 +27,7 @@ _AGAIN_S: Final = 0.5
 
 @contextmanager
 def showing_activity() -> Iterator[None]:
-    """Show what the calls within the block do now (``acktrail.connect.activity``). Nothing under ``spark-submit``,
+    """Show what the calls within the block do now (``acktrail.activity``). Nothing under ``spark-submit``,
     which writes the stderr of a Python program to stdout, into the results."""
     if _SUBMITTED in environment():
         yield

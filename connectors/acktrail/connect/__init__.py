@@ -1,1 +1,1 @@
-"""The Connect contract: connectors, tasks, batches, positions and configuration, and the worker that runs them."""
+"""The Connect contract: connectors, tasks, batches, positions and configuration; and what executes a task."""

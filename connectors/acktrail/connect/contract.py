@@ -24,15 +24,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from acktrail.connect.config_def import ConfigDef
-from acktrail.connect.source_batches import (
-    Commit,
-    LogEnds,
-    LogMark,
-    Position,
-    SourceBatch,
-    SourcePartition,
-    StoredLogs,
-)
+from acktrail.connect.source_batches import Commit, LogEnds, LogMark, Position, SourceBatch, SourcePartition, StoredLogs
 from acktrail.errors import InputError
 
 Config = Mapping[str, Any]

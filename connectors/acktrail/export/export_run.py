@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from acktrail import errors
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary, summary_of
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary, summary_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.groups.offsets_connector import observe as observe_brokers
-from acktrail.kafka.groups.offsets_connector import unanswered_groups
+from acktrail.kafka.groups.observation import observe as observe_brokers
+from acktrail.kafka.groups.observation import unanswered_groups
 from acktrail.kafka.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot

@@ -1,7 +1,6 @@
-"""What connectors that read a cluster have in common: how to reach it, logs of a topic with positions that are
-offsets, looks at the cluster on a schedule, and whether this principal has the ACLs that it needs. Nothing is changed
-to find that out.
-"""
+"""What connectors that read a cluster have in common: how to reach it, looks at it on a schedule, the dead-letter
+topics that groups name (KIP-1191), and whether this principal has the ACLs that it needs. Nothing is changed to find
+that out."""
 
 from __future__ import annotations
 
@@ -12,28 +11,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import ConfigDef, keys_in, under
+from acktrail.connect.config_def import keys_in, under
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition, log_partition
-from acktrail.errors import InputError
-from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, TOPIC_AUTHORIZATION_FAILED
-from acktrail.kafka.log_reader import StateTopic
-from acktrail.kafka.log_task import LogTask
+from acktrail.connect.source_batches import SourceBatch
+from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.client.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, TOPIC_AUTHORIZATION_FAILED, error_for
+from acktrail.kafka.describe_configs import broker_config
 from acktrail.model.acls import ALL, Acl, needed
 
 _PREFIX: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
 _TIMEOUT: Final = "request.timeout.ms"
-_PARTITIONS: Final = "partitions"
-"""The key of a task's configuration: the partitions that it reads; without it: all."""
-_FIELDS: Final = ("cluster_id", "topic_id", "partition")
 _INTERVAL: Final = "interval.ms"
 _MS: Final = 1_000
 
 KAFKA_KEYS: Final = keys_in(__package__, "cluster_keys.toml")
-LOG_KEYS: Final = KAFKA_KEYS.with_keys(keys_in(__package__, "log_keys.toml"))
-"""How to reach the cluster, and how to read."""
 
 
 def kafka_config(config: Mapping[str, Any]) -> KafkaConfig:
@@ -63,64 +56,6 @@ class ClusterSource(SourceConnector):
 
     def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # as the class says
         return [{}]
-
-
-class LogSource(ClusterSource):
-    """Reads the partitions of `topic`. A source partition is a partition of one incarnation of it in one cluster, its
-    position the offset to read next."""
-
-    config_def: ClassVar[ConfigDef] = LOG_KEYS
-    topic: ClassVar[str]
-    reader: ClassVar[type[LogTask]]
-    """The class of its tasks."""
-
-    _topic_id = ""
-    _partition_count = 0
-
-    def start(self) -> None:
-        """Find the topic; a cluster without one is waited for."""
-        with ShareGroupAdmin(self._kafka) as admin:
-            self._cluster_id = admin.cluster_id
-            topic = StateTopic(admin, self.topic)
-            if topic.is_present:
-                self._topic_id, self._partition_count = topic.topic_id, topic.partition_count
-
-    @property
-    def linger_s(self) -> float:
-        """How long a task's records may wait for others; a bounded task has no time to lose."""
-        return 0.0 if self.config["bounded"] else float(self.config["linger.ms"]) / _MS
-
-    def task_configs(self, most: int) -> Sequence[Config]:
-        """Partitions dealt out in turn; one task for all where their number is not known yet."""
-        tasks = max(1, min(most, self._partition_count))
-        if tasks == 1:
-            return [{}]
-        return [{_PARTITIONS: list(range(first, self._partition_count, tasks))} for first in range(tasks)]
-
-    def task(self, config: Config) -> SourceTask:
-        bounded, chosen = self.config["bounded"], config.get(_PARTITIONS)
-        return self.reader(self._kafka, self.topic, bounded=bounded, partitions=chosen, linger_s=self.linger_s)
-
-    def source_partitions(self) -> Sequence[SourcePartition]:
-        kind, cluster_id = self.reader.kind, self._cluster_id or ""
-        return [log_partition(kind, cluster_id, self._topic_id, number) for number in range(self._partition_count)]
-
-    def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
-        """Cluster, topic id and number."""
-        _, cluster_id, topic_id, number = source_partition.split("/")
-        return dict(zip(_FIELDS, (cluster_id, topic_id, int(number)), strict=True))
-
-    def source_partition(self, fields: Mapping[str, Any]) -> SourcePartition:
-        if set(fields) != set(_FIELDS) or not isinstance(fields["partition"], int):
-            raise InputError(
-                f"a source partition of {self.topic} has cluster_id, topic_id and the number partition",
-                hint="take it from GET /connectors/NAME/offsets",
-            )
-        return log_partition(self.reader.kind, fields["cluster_id"], fields["topic_id"], fields["partition"])
-
-    def check_position(self, source_partition: SourcePartition, position: Position) -> None:
-        if not isinstance(position, int) or position < 0:
-            raise InputError(f"the position of {source_partition} is an offset: a number of at least 0")
 
 
 class ScheduledSource(ClusterSource):
@@ -219,3 +154,25 @@ def _is_shown(admin: ShareGroupAdmin, acl: Acl, name: str) -> bool | None:
         return admin.describe_groups([name])[0].error_code != GROUP_AUTHORIZATION_FAILED
     code = admin.group_configs([name])[0].error_code
     return code == NONE if code in (NONE, GROUP_AUTHORIZATION_FAILED) else None
+
+
+def dead_letter_topics(admin: ShareGroupAdmin) -> dict[str, str]:
+    """The dead-letter topics that the share groups of a cluster name now, by group, whether they exist or not. A group
+    that this principal may not DESCRIBE is not seen. Raises NotAuthorized when DESCRIBE_CONFIGS is missing on one that
+    is."""
+    named: dict[str, str] = {}
+    for group in admin.group_configs([listed.group_id for listed in admin.list_groups()]):
+        if group.configs is None:
+            raise error_for(
+                group.error_code, group.error, operation="DESCRIBE_CONFIGS", kind="group", name=group.group_id
+            )
+        if group.configs.get(TOPIC_OF_GROUP):
+            named[group.group_id] = group.configs[TOPIC_OF_GROUP]
+    return named
+
+
+def dropped_by_group(admin: ShareGroupAdmin, topics: Mapping[str, str]) -> dict[str, str]:
+    """Why brokers drop the dead letters of groups that name these `topics`, by group; none where they do not."""
+    prefix = broker_config(client_of(admin), TOPIC_PREFIX) if topics else None
+    why = {group_id: dropped_letters(topic, prefix) for group_id, topic in sorted(topics.items())}
+    return {group_id: text for group_id, text in why.items() if text is not None}

@@ -15,17 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect import source_batches
-from acktrail.errors import InputError
 from acktrail.format.columns.decoding.batch_columns import partition_runs
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, record_fingerprint
-from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.log_reader import StateTopic, records_at
 from acktrail.kafka.log_task import LogPlace, LogTask
-from acktrail.kafka.source_connectors import LogSource
-from acktrail.model.share_partition import STATE_TOPIC
 
 _DECODED: Final = pa.scalar(DecodeStatus.DECODED.value)
 _NO_RECORDS: Final = STATE_RECORDS.empty_table()
@@ -229,40 +225,3 @@ def _batch(
 
 def _offset(records: pa.Table, row: int) -> int:
     return int(records.column("offset")[row].as_py())
-
-
-class ShareGroupStateSource(LogSource):
-    """Exports every record of ``__share_group_state``: decoded, with its raw bytes, every gap recorded."""
-
-    description = "Every record of __share_group_state, decoded, every gap recorded."
-    reads_logs = True
-    topic = STATE_TOPIC
-    reader = StateTask
-
-    def ends(self) -> Mapping[source_batches.SourcePartition, source_batches.LogEnds]:
-        """The logs' starts and high watermarks, and the epochs of their leaders."""
-        with ShareGroupAdmin(self._kafka) as admin:
-            topic = StateTopic(admin)
-            logs = topic.log_offsets() if topic.is_present else {}
-            return {
-                source_batches.state_source_partition(topic.cluster_id, topic.topic_id, number): source_batches.LogEnds(
-                    log.log_start_offset or 0, log.high_watermark or 0, log.leader_epoch
-                )
-                for number, log in logs.items()
-            }
-
-    def check_position(
-        self, source_partition: source_batches.SourcePartition, position: source_batches.Position
-    ) -> None:
-        """A position lies at or before the end of the log as it is now: a log that ends before it is another one."""
-        super().check_position(source_partition, position)
-        assert isinstance(position, int)
-        number = int(source_partition.rpartition("/")[2])
-        with ShareGroupAdmin(self._kafka) as admin:
-            now = StateTopic(admin).log_offsets().get(number)
-        end = None if now is None else now.high_watermark
-        if end is None or position > end:
-            raise InputError(
-                f"{position} lies behind the end of {source_partition} ({'unknown' if end is None else end})",
-                hint="name an offset up to the log's end",
-            )

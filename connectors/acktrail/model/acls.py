@@ -1,5 +1,5 @@
-"""The ACLs that acktrail needs: the fewest with which a connector, a reset, a migration or a branch works, and as
-command lines of Kafka's own tool.
+"""The ACLs that acktrail needs: the fewest with which an export, a reset or what a branch adds works, and as command
+lines of Kafka's own tool.
 """
 
 from __future__ import annotations
@@ -15,26 +15,17 @@ from acktrail.model.share_partition import STATE_TOPIC
 
 ALL: Final = "*"
 """Every group, or every topic."""
-_GROUPS_TOPIC: Final = "__consumer_offsets"
-POSITIONS_TOPIC: Final = "acktrail-positions"
-"""Where a topic sink keeps its positions, unless its configuration says otherwise."""
-TRANSACTIONAL_IDS: Final = "acktrail/"
-"""Begins every transactional id of a topic sink."""
 Names = Sequence[str]
 """Of groups, or of topics."""
 
 
 class Purpose(StrEnum):
-    """What the ACLs are for: export and observation; the sources of offsets, of group metadata and of dead letters, and
-    the topic sink; reset of start offsets; a migration, on the target cluster. Branches have others (`purposes`)."""
+    """What the ACLs are for: export and observation; observation alone; reset of start offsets. Branches have others
+    (`purposes`)."""
 
     EXPORT = "export"
     OFFSETS = "offsets"
-    METADATA = "metadata"
-    DEAD_LETTERS = "dead-letters"
-    TOPIC_SINK = "topic-sink"
     RESET = "reset"
-    MIGRATION = "migration"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,10 +62,7 @@ def needed(purpose: str, groups: Sequence[str] = (), topics: Sequence[str] = ())
     """The fewest ACLs for `purpose` on these groups and topics; none named: on all of them.
 
     In Kafka READ, WRITE and ALTER imply DESCRIBE. An export lists and describes; a reset sends AlterShareGroupOffsets
-    (READ on group and topic) and looks into the state topic. A migration does the same on the target cluster; a
-    MirrorMaker checkpoint topic that it reads is one of `topics`. Dead-letter topics are read, and looked for in the
-    groups' configurations; a topic sink writes to `topics`, which are there, and to its topic of positions. Raises
-    KeyError: nothing is known of `purpose`."""
+    (READ on group and topic) and looks into the state topic. Raises KeyError: nothing is known of `purpose`."""
     wanted = _wanted()[purpose](tuple(groups) or (ALL,), tuple(topics) or (ALL,))
     covered = {(acl.operation, acl.kind) for acl in wanted if acl.name == ALL}
     return tuple(acl for acl in wanted if acl.name == ALL or (acl.operation, acl.kind) not in covered)
@@ -94,28 +82,15 @@ def _offsets(groups: Names, topics: Names) -> list[Acl]:
     return [*seen(groups), *each("DESCRIBE", "topic", topics)]
 
 
-def _reset(groups: Names, topics: Names) -> list[Acl]:
+def reset(groups: Names, topics: Names) -> list[Acl]:
+    """A start offset set, and looked up in the state topic."""
     return [*each("READ", "group", groups), *each("READ", "topic", [*topics, STATE_TOPIC])]
-
-
-def _topic_sink(_: Names, topics: Names) -> list[Acl]:
-    written = [*topics, POSITIONS_TOPIC]
-    return [
-        Acl("WRITE", "transactional-id", TRANSACTIONAL_IDS, is_prefix=True),
-        *each("WRITE", "topic", written),
-        *each("DESCRIBE_CONFIGS", "topic", written),
-        Acl("READ", "topic", POSITIONS_TOPIC),
-    ]
 
 
 _WANTED: Final[Mapping[str, WantedAcls]] = {
     Purpose.EXPORT: lambda groups, topics: [Acl("READ", "topic", STATE_TOPIC), *_offsets(groups, topics)],
     Purpose.OFFSETS: lambda groups, topics: _offsets(groups, [*topics, STATE_TOPIC]),
-    Purpose.METADATA: lambda _, __: [Acl("READ", "topic", _GROUPS_TOPIC)],
-    Purpose.DEAD_LETTERS: lambda groups, topics: [*seen(groups), *each("READ", "topic", topics)],
-    Purpose.TOPIC_SINK: _topic_sink,
-    Purpose.RESET: _reset,
-    Purpose.MIGRATION: _reset,
+    Purpose.RESET: reset,
 }
 
 

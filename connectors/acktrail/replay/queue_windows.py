@@ -60,16 +60,7 @@ import pyarrow.compute as pc
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STATUS_WINDOW, STRING, schema
 from acktrail.format.columns.share_partition_keys import are_equal
-from acktrail.model.queue_status import (
-    COUNTED,
-    LEAST,
-    LONGEST,
-    RULES,
-    SAYS_UNSEEN,
-    STILL_UNSEEN,
-    WINDOW,
-    QueueStatus,
-)
+from acktrail.model.queue_status import COUNTED, LEAST, LONGEST, RULES, SAYS_UNSEEN, STILL_UNSEEN, WINDOW, QueueStatus
 from acktrail.model.reconciliation import Completeness, Verdict
 
 CONTEXT: Final = schema(

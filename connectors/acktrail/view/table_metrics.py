@@ -25,10 +25,10 @@ from prometheus_client.registry import Collector
 
 from acktrail.branches import branches, load
 from acktrail.config import TablesConfig
-from acktrail.connect.metrics.metrics_endpoint import build_info, by, each, one
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
+from acktrail.serving.metrics_endpoint import build_info, by, each, one
 from acktrail.tables.delta.store import Tables
 from acktrail.view.cluster_health import cluster_health, greatest
 from acktrail.view.export_rows import GAP_REASONS

@@ -14,14 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.activity import doing
 from acktrail.config import TablesConfig
-from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, ForeignCluster
 from acktrail.executors import Executors, OpenExecutors, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
+from acktrail_expansion import EXPANSIONS, FENCES, OBSERVATIONS, POSITIONS, STEP, VERDICTS
 from acktrail_expansion.audit.found_expansions import (
     Logs,
     LookPlace,
@@ -38,7 +39,6 @@ from acktrail_expansion.audit.found_expansions import (
     with_stored,
 )
 from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, Files, judge_topics
-from acktrail_expansion.branch import EXPANSIONS, FENCES, OBSERVATIONS, POSITIONS, STEP, VERDICTS
 from acktrail_expansion.law.order import NEVER_YET, NotProven, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time

@@ -20,7 +20,7 @@ from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_expansion.branch import EXPANSIONS, FENCES, OBSERVATIONS
+from acktrail_expansion import EXPANSIONS, FENCES, OBSERVATIONS
 from acktrail_expansion.law.order import (
     NEVER,
     ExpansionStatus,

@@ -29,8 +29,8 @@ from acktrail.format.columns.record_columns import CHANGE_COLUMNS, changes_of
 from acktrail.format.columns.schemas.table_schemas import INT64, STRING
 from acktrail.model.status_changes import StatusChange
 from acktrail.tables.delta.store import Tables
+from acktrail_expansion import POSITIONS
 from acktrail_expansion.audit.found_expansions import Row, TopicExpansion, by_names
-from acktrail_expansion.branch import POSITIONS
 from acktrail_expansion.law.order import (
     NEVER,
     NEVER_YET,

@@ -117,7 +117,7 @@ def _judge(
 ) -> tuple[str | None, pa.Table | None]:
     """The newest expansion of a topic (None: it gained no partitions), once it is audited, and audited again where keys
     were read that may change a verdict or name the keys at risk; what was read. Raises as each of these steps."""
-    from acktrail.connect.activity import doing
+    from acktrail.activity import doing
     from acktrail_expansion.audit.audit_run import audit_expansions
     from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 

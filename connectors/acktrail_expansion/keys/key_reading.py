@@ -29,8 +29,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.activity import doing
 from acktrail.config import KafkaConfig
-from acktrail.connect.activity import doing
 from acktrail.errors import ForeignCluster, NotAuthorized
 from acktrail.executors import JobStep, OpenExecutors, Results, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array, binary_column
@@ -44,7 +44,7 @@ from acktrail.kafka.log_fetcher import LogStretch
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
-from acktrail_expansion.branch import FENCES, STEP, VERDICTS
+from acktrail_expansion import FENCES, STEP, VERDICTS
 from acktrail_expansion.law.order import KeyMapping
 
 MOST_NAMED: Final = 1_000

@@ -29,7 +29,7 @@ from acktrail.kafka.logs import HIGH_WATERMARK, START, first_error, query_leader
 from acktrail.kafka.source_connectors import KAFKA_KEYS, ScheduledSource, ScheduledTask
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 from acktrail.times import new_run_id
-from acktrail_expansion.branch import OBSERVATIONS, POSITIONS
+from acktrail_expansion import OBSERVATIONS, POSITIONS
 from acktrail_expansion.settings import LOOK
 
 _UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)

@@ -21,7 +21,7 @@ from acktrail.times import utc_text
 from acktrail.view.finding_rows import FindingRow, open_findings
 from acktrail.view.run_messages import WELL, Known, Notification
 from acktrail.view.wording import counted
-from acktrail_expansion.branch import EXPANSION
+from acktrail_expansion import EXPANSION
 from acktrail_expansion.law.order import ExpansionStatus, OrderVerdict
 from acktrail_expansion.settings import ordered_groups
 from acktrail_expansion.shown_expansions import verdict_sentence, worst_first
@@ -123,7 +123,7 @@ _COUNTED: Final = (
 
 def expansion_metrics(tables: Tables, cluster: str) -> Iterator[Metric]:
     """None before the first audit. Raises ConfigurationError, RetryableError: a table cannot be read."""
-    from acktrail.connect.metrics.metrics_endpoint import by, one
+    from acktrail.serving.metrics_endpoint import by, one
 
     if not tables.exists("partition_expansions"):
         return

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.branch import STEP
+from acktrail_expansion import STEP
 from acktrail_expansion.law.order import KeyMapping
 from acktrail_expansion.resets.reset_order import Fence, FencedExpansion
 

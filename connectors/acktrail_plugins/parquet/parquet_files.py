@@ -51,7 +51,7 @@ _GREATEST: Final = 10**_DIGITS
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
     """What stands in a file beside its rows. `before` and `position` bound its rows; `spans` are those of a log,
-    as rows of ``export_ranges``; `dead_letters` those since the file before (``connector_positions.packed``, base64).
+    as rows of ``export_ranges``; `dead_letters` those since the file before (``connector_tables.packed``, base64).
     """
 
     connector: str

@@ -18,12 +18,11 @@ from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTas
 from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition, parts_of
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
+from acktrail.tables.connector_tables import check_table_name, fitted, packed, storage_config, unpacked
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.exported.delta_connector import storage_config
 from acktrail.tables.exported.export_ranges import merge_spans, range_rows
 from acktrail.tables.lease import sink_lease
-from acktrail.tables.sinks.connector_positions import check_table_name, fitted, packed, unpacked
 from acktrail_plugins.parquet.parquet_files import FolderFiles, Footer, ParquetFolder, file_storage
 
 _RANGES: Final = "export_ranges"

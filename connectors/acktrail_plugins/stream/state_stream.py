@@ -28,12 +28,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from acktrail import errors
+from acktrail.activity import doing
 from acktrail.backoff import Outage
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.activity import doing
 from acktrail.connect.contract import SinkTask
-from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition, state_source_partition
+from acktrail.connect.task_execution import TaskExecution
 from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableError
 from acktrail.executors import balanced_shares
 from acktrail.export.export_run import ExportRun, Written

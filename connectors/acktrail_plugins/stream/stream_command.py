@@ -49,7 +49,7 @@ def _command(
 
     Example: acktrail run stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
     """
-    from acktrail.connect.activity import stop_on_signals
+    from acktrail.activity import stop_on_signals
     from acktrail.connect.contract import LeaseTerms
     from acktrail.export.export_run import ExportRun
     from acktrail.tables.lease import sink_lease

@@ -21,7 +21,7 @@ from acktrail.connect.source_batches import Commit, Position, SourceBatch, Sourc
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, RowsRefused
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.source_connectors import KAFKA_KEYS, kafka_config
-from acktrail.model.acls import TRANSACTIONAL_IDS
+from acktrail_plugins import TRANSACTIONAL_IDS
 from acktrail_plugins.topic.target_topics import (
     TRANSACTION_S,
     HeldUp,

@@ -28,8 +28,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from acktrail.config import TablesConfig, dashboard_token
 from acktrail.connect.config_def import Password
-from acktrail.connect.rest.http_server import Access, HttpServer, Message, is_loopback, is_same
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail.serving.http_server import Access, HttpServer, Message, is_loopback, is_same
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
 from acktrail_dashboard.web.branch_views import branch_views
 from acktrail_dashboard.web.pages import changes, export, findings, groups, overview, rules, runbooks, runs

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from acktrail.format.wire.primitives import none_if_absent
 from acktrail.model.share_partition import GroupId, SharePartition
-from acktrail_copied_logs.drafts.draft_records import (
-    Checkpoint,
-    ControlCheckpoint,
-    ControlDelta,
-    ControlRecord,
-    Delta,
-)
+from acktrail_copied_logs.drafts.draft_records import Checkpoint, ControlCheckpoint, ControlDelta, ControlRecord, Delta
 from acktrail_simulation.messages.batch_json import Fields, read_batches
 
 

@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.activity import doing
 from acktrail.config import TablesConfig
-from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, InProcess, JobStep, OpenExecutors, Results, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.activity import doing
 from acktrail.config import TablesConfig, unseen_time
-from acktrail.connect.activity import doing
 from acktrail.executors import GROUP, Executors, JobStep, OpenExecutors, Results
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES

@@ -31,8 +31,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.activity import doing
 from acktrail.config import TablesConfig, unseen_time
-from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, JobStep, Results, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import INSTANT

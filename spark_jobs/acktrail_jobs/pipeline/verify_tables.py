@@ -20,8 +20,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.activity import doing
 from acktrail.config import TablesConfig
-from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of

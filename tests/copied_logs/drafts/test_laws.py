@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 from copied_logs.dialect_dumps import as_log
-from copied_logs.drafts.draft_lives import (
-    KEYS,
-    delivery_steps,
-    draft_logs,
-    lived_logs,
-    pointwise,
-    state_logs,
-    windows,
-)
+from copied_logs.drafts.draft_lives import KEYS, delivery_steps, draft_logs, lived_logs, pointwise, state_logs, windows
 from definitions.batch_laws import in_order
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from drivers.rights import OFTEN, SEEN, TOPICS, grant, missing, says_which_rights, without
+from drivers.rights import SEEN, TOPICS, grant, missing, without
+from drivers.rights_of_sources import OFTEN, says_which_rights
 from expansion.support.rows import audit, in_process
 from expansion.support.true_traffic import commit
 from servers.broker_pair import broker_pair

@@ -17,7 +17,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.log_fetcher import LogStretch
 from acktrail.kafka.log_reader import PrunedOffsets
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.branch import STEP
+from acktrail_expansion import STEP
 from acktrail_expansion.keys import key_reading
 from acktrail_expansion.keys.key_reading import (
     COUNTS,

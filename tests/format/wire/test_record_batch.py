@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.dead_letters import headers_of
-from state_topics.segment_bytes import (
-    APPEND_TIME,
-    COMPRESSORS,
-    batch,
-    header_bytes,
-    record_bytes,
-    varint,
-)
+from state_topics.segment_bytes import APPEND_TIME, COMPRESSORS, batch, header_bytes, record_bytes, varint
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.format.columns.decoding.batch_columns import batch_columns

@@ -14,10 +14,10 @@ from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTas
 
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext, SourceConnector, SourceTaskContext
-from acktrail.connect.runtime import plugins
-from acktrail.connect.runtime.plugins import PluginKind
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import InputError
+from acktrail_worker import plugins
+from acktrail_worker.plugins import PluginKind
 
 __all__ = ["WORLD", "MemorySinkConnector", "MemorySource", "MemoryWorld", "memory_plugins"]
 

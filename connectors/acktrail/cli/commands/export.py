@@ -14,7 +14,7 @@ from acktrail.errors import NotAllAnswered
 from acktrail.plain_tables import LiveLine
 
 if TYPE_CHECKING:
-    from acktrail.connect.runtime.task_execution import Progress
+    from acktrail.connect.task_execution import Progress
     from acktrail.export.export_run import ExportGap, ExportSummary
 
 RunId = Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")]
@@ -45,8 +45,8 @@ def export(
     Example: acktrail run export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     kafka, target = at.kafka, at.needed
-    from acktrail.connect.activity import stop_on_signals
-    from acktrail.connect.runtime.task_execution import FlushPolicy
+    from acktrail.activity import stop_on_signals
+    from acktrail.connect.task_execution import FlushPolicy
     from acktrail.export import export_run
 
     policy = FlushPolicy(rows=flush_records) if flush_records else None

@@ -38,8 +38,8 @@ def metrics(
     if out is not None and listen is not None:
         raise InputError("--out and --listen exclude each other", hint="give one of them")
     config = OfTables(tables, tables_options).needed
-    from acktrail.connect.activity import stop_on_signals
-    from acktrail.connect.metrics.metrics_endpoint import collector_served, repeated
+    from acktrail.activity import stop_on_signals
+    from acktrail.serving.metrics_endpoint import collector_served, repeated
     from acktrail.view import table_metrics
 
     if listen is None:

@@ -28,6 +28,7 @@ from deltalake.transaction import AddAction
 
 from acktrail.errors import ConcurrentCommit, DamagedTables
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.tables.connector_tables import schema_of
 from acktrail.tables.delta.store import Tables, kept_committing
 from acktrail.tables.delta.table_commit import change_files, commit, remove_action, write_data_file
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
@@ -35,7 +36,6 @@ from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot, opened
 from acktrail.tables.exported.export_ranges import COPIED_COMMIT
 from acktrail.tables.exported.record_files import DROPPED_ROWS, RECORDS
-from acktrail.tables.sinks.connector_positions import schema_of
 
 SMALL_ROWS: Final = 262_144
 """A file with fewer rows is small, unless it has ``FULL_BYTES``."""

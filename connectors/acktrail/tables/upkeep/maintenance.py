@@ -19,6 +19,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.format.columns.share_partition_keys import first_matches, grouped
+from acktrail.tables.connector_tables import MADE_BY, OF_CONNECTOR, POSITIONS, ConnectorPositions, is_table_name
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
 from acktrail.tables.delta.table_place import files_of
@@ -26,13 +27,6 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import RANGES_TABLE, copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.sinks.connector_positions import (
-    MADE_BY,
-    OF_CONNECTOR,
-    POSITIONS,
-    ConnectorPositions,
-    is_table_name,
-)
 from acktrail.tables.upkeep.file_rewrite import Change, compact_files, compaction_bins
 from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms, merged_ranges
 from acktrail.times import new_run_id

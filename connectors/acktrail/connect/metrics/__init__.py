@@ -1,1 +1,0 @@
-"""What a worker shows to Prometheus."""

@@ -1,1 +1,0 @@
-"""Runs connectors: a task, a connector, a worker with its connectors."""

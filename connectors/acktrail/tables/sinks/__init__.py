@@ -1,1 +1,0 @@
-"""The sink for rows of any source: Delta tables of any name."""

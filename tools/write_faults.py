@@ -25,8 +25,8 @@ PAGE: Final = ROOT / "docs/faults.md"
 _HEAD: Final = """# Faults
 
 A library of known faults of share-group state: what goes wrong, where Kafka's developers describe it, how it is
-injected, and exactly what acktrail must find. It proves the checks: `tests/demo/test_faults.py` lets every fault
-happen to a healthy cluster, on paper and in the state topic of a real broker, and compares what is found with the
+injected, and exactly what acktrail must find. It proves the checks. `tests/demo/test_faults.py` lets every fault
+happen to a healthy cluster, on paper and in the state topic of a real broker. It compares what is found with the
 library; where nothing is injected, nothing is found. `acktrail demo --with-faults` shows the same on your machine.
 
 This page is written by `tools/write_faults.py` from `acktrail_demo.faults.library:FAULTS` and from the
@@ -34,7 +34,7 @@ This page is written by `tools/write_faults.py` from `acktrail_demo.faults.libra
 
 A fault is data: a name, a sentence, and a pure function from a healthy share partition to the records that the state
 topic has after the fault. On a broker these records are appended to `__share_group_state` (Kafka takes them from a
-client with the id `__admin_client`), and the broker is started again: its share coordinators load them as if they had
+client with the id `__admin_client`), and the broker is started again. Its share coordinators load them as if they had
 written them, and describe what they loaded. For throw-away brokers only."""
 
 

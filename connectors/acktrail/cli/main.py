@@ -52,10 +52,10 @@ COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
 GROUPS: Final = MappingProxyType(
     {
         "run": "The pipeline, step by step: export, history, reconcile, validate.",
-        "record": "What became of records, and records of the state topic as they are written.",
+        "record": "What became of records, and the state of share partitions as of any moment.",
         "change": "Changes of share groups: plan (a dry run), approve, apply, verify, undo.",
         "change.plan": "Say what a change would do to every record, and change nothing.",
-        "tables": "The tables themselves: upkeep, repair, import, what they hold for Prometheus.",
+        "tables": "The tables themselves: upkeep, repair, what they hold for Prometheus.",
         "dashboard": "What the tables say, as web pages, as a report, as evidence of a run.",
         "config": "Where brokers and tables come from, and what Airflow needs to know.",
     }

@@ -1,4 +1,4 @@
-"""``ShareGroupStateSource``: the records of the state topic, as they are written.
+"""The reading of the state topic: its records as they are written, every gap noted.
 
 Kafka may not have the log any more that was stored: a disk can be lost, and an unclean election truncates.
 """

@@ -1,5 +1,5 @@
 """``DeltaSink`` as a person configures it: Delta tables under one root. Positions that a person moves forward leave a
-gap of ``export_ranges``."""
+gap of ``export_ranges``. Its task for a source that reads no log takes any table, any position, and dead letters."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@ set it after Kafka lost a log. Every plug-in's reference says in words what is v
 
 from __future__ import annotations
 
+import re
 import urllib.request
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -22,7 +23,7 @@ from state_topics.lost_logs import export_state, lose, renew, write
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.config_def import reference
 from acktrail.errors import ConfigurationError, InputError
-from acktrail.model.acls import Acl
+from acktrail.model.acls import Acl, purposes
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded import EmbeddedBroker
 from acktrail_worker.connector_run import ConfigStore
@@ -38,9 +39,8 @@ def scraped(address: str) -> dict[str, dict[tuple[str, ...], float]]:
     with urllib.request.urlopen(address, timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     found: dict[str, dict[tuple[str, ...], float]] = {}
-    for family in families:
-        for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    for sample in (sample for family in families for sample in family.samples):
+        found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
     return found
 
 
@@ -113,9 +113,14 @@ SOURCES: Final[dict[str, tuple[tuple[Acl, ...], dict[str, str]]]] = {
 def test_every_source_is_tried() -> None:
     """Those of branches have tests of their own."""
     registered = entry_points(group="acktrail.connect.sources")
-    assert {
-        each.name for each in registered if each.value.startswith(("acktrail.", "acktrail_worker."))
-    } == SOURCES.keys()
+    assert {each.name for each in registered if each.value.startswith("acktrail_worker.")} == SOURCES.keys()
+
+
+def test_the_page_names_the_purposes_of_connectors() -> None:
+    """As `doctor --acls` takes them, whichever branch has them."""
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text("utf-8")
+    named = re.findall(r"^\| `([a-z-]+)` \(`", page, re.MULTILINE)
+    assert {*named, "export", "reset", "migration", "expansion"} == {*purposes()}
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -146,28 +151,25 @@ def tables(losing: EmbeddedBroker, tmp_path: Path) -> TablesConfig:
     return config
 
 
-def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tables: TablesConfig) -> None:
+def test_lag_and_position_are_of_the_new_log(losing: EmbeddedBroker, tables: TablesConfig, worker: Worker) -> None:
     """A worker's lag counts the records of the log that Kafka has now, not offsets of the tables; a person's position
     is one of the tables, and may lie up to that log's end and not behind it."""
     config = {"connector.class": "ShareGroupStateSource", "kafka.bootstrap.servers": losing.bootstrap_servers}
-    worker = Worker(ConfigStore())
-    try:
-        worker.create("state", {**config, "sink.tables": tables.uri, "flush.interval.ms": "100"})
-        run = worker.runs()["state"]
-        until(lambda: set(export_lag(run).records.values()) == {0}, what="all that was written is exported")
-        worker.aim("state", RunState.STOPPED)
-        until(lambda: worker.status("state").state is RunState.STOPPED, what="the connector stopped")
-        write(losing, "later", {0: 4, 2: 3})
-        behind = {int(each.rpartition("/")[2]): count for each, count in export_lag(run).records.items()}
-        assert behind == {0: 4, 1: 0, 2: 3}
-        ((partition, offset),) = (each for each in worker.offsets("state") if each[0]["partition"] == 0)
-        end = int(offset["offset"]) + 4
-        with pytest.raises(InputError, match=f"offset {end + 1} is {end + 1 - 101} there"):
-            worker.alter_offsets("state", [(partition, {"offset": end + 1})])
-        worker.alter_offsets("state", [(partition, {"offset": end})])
-        assert {count for each, count in export_lag(run).records.items() if each.endswith("/0")} == {0}
-    finally:
-        worker.stop()
+    worker.create("state", {**config, "sink.tables": tables.uri, "flush.interval.ms": "100"})
+    run = worker.runs()["state"]
+    until(lambda: set(export_lag(run).records.values()) == {0}, what="all that was written is exported")
+    worker.aim("state", RunState.STOPPED)
+    until(lambda: worker.status("state").state is RunState.STOPPED, what="the connector stopped")
+    write(losing, "later", {0: 4, 2: 3})
+    behind = {int(each.rpartition("/")[2]): count for each, count in export_lag(run).records.items()}
+    assert behind == {0: 4, 1: 0, 2: 3}
+    ((partition, offset),) = (each for each in worker.offsets("state") if each[0]["partition"] == 0)
+    end = int(offset["offset"]) + 4
+    with pytest.raises(InputError, match=f"offset {end + 1} is {end + 1 - 101} there"):
+        worker.alter_offsets("state", [(partition, {"offset": end + 1})])
+    worker.alter_offsets("state", [(partition, {"offset": end})])
+    assert {count for each, count in export_lag(run).records.items() if each.endswith("/0")} == {0}
+    worker.stop()
     export_state(losing, tables)
     assert set(export_lag(run).records.values()) == {0}
 

@@ -19,12 +19,15 @@ PARTITIONS: Final = 3
 
 def renew(workload: Workload) -> None:
     """Delete the state topic if it is there, and create it again."""
-    topics = lambda: workload.admin.list_topics(timeout=120).topics  # noqa: E731
-    if STATE_TOPIC in topics():
+
+    def is_there() -> bool:
+        return STATE_TOPIC in workload.admin.list_topics(timeout=120).topics
+
+    if is_there():
         workload.delete_topic(STATE_TOPIC)
-        until(lambda: STATE_TOPIC not in topics(), what="deletion")
+        until(lambda: not is_there(), what="deletion")
     workload.create_topic(STATE_TOPIC, PARTITIONS)
-    until(lambda: STATE_TOPIC in topics(), what="creation")
+    until(is_there, what="creation")
 
 
 def write(broker: EmbeddedBroker, name: str, counts: dict[int, int]) -> None:

@@ -80,11 +80,13 @@ wheel: sync
 	@$(UV) build --quiet --wheel --no-build-isolation --out-dir dist
 	@$(BIN)/check-wheel-contents dist
 
-# pip and a folder elsewhere: neither uv nor this checkout may be what makes it work.
+# A folder elsewhere, with the lock's versions of what the wheel needs: pip, without an index, finds all of it, or fails.
 wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, runs the demo from an empty folder
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir "$$folder/empty" && \
 	$(PYTHON) -m venv "$$folder/venv" && \
-	"$$folder/venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check "$$(ls dist/*.whl)[all]" && \
+	UV_PROJECT_ENVIRONMENT="$$folder/venv" $(UV) sync --locked --quiet --inexact --no-dev --all-extras \
+	  --no-install-project --compile-bytecode && \
+	"$$folder/venv/bin/python" -m pip install -q --no-index --disable-pip-version-check "$$(ls dist/*.whl)[all]" && \
 	cd "$$folder/empty" && env -u PYTHONPATH "$$folder/venv/bin/acktrail" demo
 
 # Versions of all else are the lock's. Its commands, and what is on its path, are the wheel's.

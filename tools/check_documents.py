@@ -12,15 +12,18 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from acktrail.cli.main import CommandGroup
+import typer
+
+from acktrail.cli.main import CommandGroup, app
 from acktrail.model.rules.catalogue import RULE_BY_ID
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCUMENTS: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 MOST_TABLES: Final = 24
 """There are no more tables than this; the number only falls."""
+HELP_COLUMNS: Final = 78  # of a terminal with 80 (click leaves two free)
 REQUIREMENTS: Final = {"R000": 68, "R001": 39, "R002": 83, "R004": 32, "R003": 22}
 """Sections of the tables of requirements, in their order, with the number of their rows."""
 WALKS: Final = ("A record, from poll to page", "A change, from the form to the audit", "A run of the pipeline")
@@ -122,6 +125,19 @@ def _commands() -> Iterator[str]:
     for path in CommandGroup.targets():
         if not {path, path.split(".")[0]} & titles:
             yield f"command-line.md: no section for {path}"
+    yield from _cut_help(typer.main.get_command(app), "acktrail")
+
+
+def _cut_help(command: Any, path: str) -> Iterator[str]:
+    """Each command's first sentence is whole in the list of its group, however narrow the terminal is."""
+    context = typer.Context(command)
+    names = command.list_commands(context) if hasattr(command, "list_commands") else ()
+    for name in names:
+        below = command.get_command(context, name)
+        room = HELP_COLUMNS - max(map(len, names)) - len("  " * 3)
+        if len(below.get_short_help_str(sys.maxsize)) > room:
+            yield f"{path} {name} --help: its first sentence has more than {room} characters"
+        yield from _cut_help(below, f"{path} {name}")
 
 
 def _pictures() -> Iterator[str]:

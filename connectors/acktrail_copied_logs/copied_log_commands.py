@@ -77,7 +77,7 @@ def decode(
     ] = Topic.STATE,
     state_partition: StatePartition = None,
 ) -> None:
-    """Decode records of __share_group_state, one JSON object a record.
+    """Decode records of __share_group_state, one JSON object each.
 
     A record that cannot be read is printed too, with decode_status and decode_error instead of its content; so is each
     damaged piece of a log segment, with its byte position. The numbers of records read, decoded and kept undecoded are
@@ -146,7 +146,7 @@ def replay(
     ] = None,
     state_partition: StatePartition = None,
 ) -> None:
-    """Replay records of __share_group_state, one JSON object a share partition.
+    """Replay records of __share_group_state, as a broker would. There is one JSON object a share partition.
 
     Records are applied in the order of their offsets within a state partition, in any order of the files; one that
     comes twice is applied once. Records that cannot be read are skipped and counted on stderr, where each damaged piece
@@ -312,7 +312,7 @@ def import_files(
     ] = False,
     run_id: RunId = None,
 ) -> None:
-    """Import copied records of __share_group_state into the tables, exactly once.
+    """Import copied records of __share_group_state, exactly once. They go into the tables.
 
     Tables grow in the order of the log, as with an export: records that they have already are compared and skipped, so
     a file may be imported again. Every commit names the files, their SHA-256 and the dialect in export_ranges.

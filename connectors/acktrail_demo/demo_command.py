@@ -22,7 +22,8 @@ def demo(
         Path, typer.Option(help="Folder for tables and reports; what a demo left in it goes.")
     ] = _DEFAULT_FOLDER,
 ) -> None:
-    """Start Kafka and Airflow, let share groups work, export, reconcile, and show what became of every record.
+    """Let share groups work on real servers, export, and reconcile. The servers are Kafka and Airflow. The report
+    shows what became of every record.
 
     Everything runs on loopback and ends with this command: no process is left behind, however it ends.
     The summary goes to stdout, the steps to stderr. Tables and reports stay in the folder. With --with-faults a second

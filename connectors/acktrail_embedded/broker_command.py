@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 app = command_group(
-    "A real Kafka broker on this machine, to try things on: one node, on loopback, fetched when first needed."
+    "A real Kafka broker on this machine, to try things on. It has one node, on loopback; the first start fetches it."
 )
 
 _DEFAULT_VERSION = "4.3.1"
@@ -60,7 +60,7 @@ def stop(
     folder: Folder = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the folder, data and all.")] = False,
 ) -> None:
-    """Stop the broker of a folder; without --folder, every broker that was started without one."""
+    """Stop the broker of a folder. Without --folder it stops every broker that was started without one."""
     from acktrail_embedded.kafka.embedded_broker import stop_detached
 
     running = _running(folder)
@@ -75,8 +75,8 @@ def stop(
 
 @app.command()
 def status(folder: Folder = None, as_json: AsJson = False) -> None:
-    """Say which brokers run, one a line: that of a folder, or all that were started without one. Exit code 1 when none
-    runs."""
+    """Say which brokers run, one a line. That is the one of a folder, or all that were started without one. Exit code 1
+    when none runs."""
     running = _running(folder)
     if as_json:
         echo_rows(broker.to_json() for broker in running)

@@ -18,7 +18,7 @@ def standalone(
     worker: Annotated[Path, typer.Argument(help="The worker's configuration: a TOML file.")],
     connectors: Annotated[list[Path] | None, typer.Argument(help="Connectors: a JSON file each.")] = None,
 ) -> None:
-    """Run connectors until Ctrl-C or SIGTERM; bounded ones until their end.
+    """Run connectors until Ctrl-C or SIGTERM, or until their end. Bounded ones have an end.
 
     A broker or storage that goes away is waited for. The REST interface has Kafka Connect's paths. A connector of a
     file takes the place of a stored one of its name.
@@ -48,7 +48,7 @@ def plugins(*, as_json: AsJson = False) -> None:
 def reference(
     plugin: Annotated[str | None, typer.Argument(help="A source, sink or transform. Default: the common keys.")] = None,
 ) -> None:
-    """Print the configuration keys of a plug-in as Markdown: name, type, default, valid values, meaning."""
+    """Print the configuration keys of a plug-in as Markdown. Each has name, type, default, valid values and meaning."""
     from acktrail.connect import config_def
     from acktrail_worker.connector_config import COMMON
     from acktrail_worker.plugins import definition_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _KEEP_ALL: Final = 1_000_000_000
 evidence = command_group(
-    "Evidence of a run: what was read, which rules held, and hashes of all files of the tables behind it."
+    "Evidence of a run: what was read, and which rules held. It has the hashes of all files of the tables behind it."
 )
 
 
@@ -34,7 +34,8 @@ def serve(
         [], help="A name that readers reach the dashboard by, behind a proxy; may be repeated."
     ),
 ) -> None:
-    """Show the tables as web pages until Ctrl-C: statuses, groups, share partitions, the fate of a record.
+    """Show the tables as web pages, until Ctrl-C. There are statuses, groups, share partitions, and the fate of a
+    record.
 
     Read only. On this machine alone it asks for nothing; listening on another address needs a token.
 
@@ -54,7 +55,8 @@ def report(
     *,
     at: OfTables,
 ) -> None:
-    """Show what a reconcile run found: share partitions, lag, archived records, verdicts, findings.
+    """Show what a reconcile run found, as a report. It has share partitions, lag, archived records, verdicts and
+    findings.
 
     --out writes the whole run as one HTML file that needs no network, no script and no server.
     A number that is not known is shown as unknown, with its reason; in JSON it is null.
@@ -109,7 +111,8 @@ def verify(
     *,
     at: OfTables,
 ) -> None:
-    """Compare packs with the tables: their own hash, every file of the tables, and what these give when read again.
+    """Compare packs with the tables. Compared are a pack's own hash, every file of the tables, and what these give when
+    read again.
 
     Exit code 6: something differs, so a pack or a table was changed. Exit code 7: nothing differs, and some of it
     cannot be compared any more, for a maintenance removed files; each is named with what the log shows.

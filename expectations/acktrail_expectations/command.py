@@ -39,7 +39,7 @@ def _validate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the tables of one run with Great Expectations and record the results in quality_results.
+    """Check the tables of one run with Great Expectations. The results are recorded in quality_results.
 
     The run must have been reconciled. State records and export ranges are validated once, by the first run after them;
     --all does it again and compares every record with its raw bytes. A run that has results keeps and shows them until

@@ -51,13 +51,13 @@ COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
 
 GROUPS: Final = MappingProxyType(
     {
-        "run": "The pipeline, step by step: export, history, reconcile, validate.",
-        "record": "What became of records, and the state of share partitions as of any moment.",
-        "change": "Changes of share groups: plan (a dry run), approve, apply, verify, undo.",
+        "run": "The pipeline, step by step: export, reconcile, validate.",
+        "record": "What became of records, and past states of share partitions.",
+        "change": "Changes of share groups: plan (dry run), approve, apply, undo.",
         "change.plan": "Say what a change would do to every record, and change nothing.",
-        "tables": "The tables themselves: upkeep, repair, what they hold for Prometheus.",
-        "dashboard": "What the tables say, as web pages, as a report, as evidence of a run.",
-        "config": "Where brokers and tables come from, and what Airflow needs to know.",
+        "tables": "The tables themselves: upkeep, repair, metrics for Prometheus.",
+        "dashboard": "What the tables say: web pages, a report, evidence of a run.",
+        "config": "Where brokers and tables come from, and what Airflow needs.",
     }
 )
 """What the groups of commands are for, by path."""

@@ -33,7 +33,7 @@ _COLUMNS: Final = ("TOPIC", "FROM", "TO", "SEEN", "STATUS", "GROUPS", "SKIPPED",
 _FENCES: Final = ("partition", "fence_low", "fence_high", "fence_exact", "reason", "keys_reason")
 _KEYS_AT_RISK: Final = ("group_id", "partition", "last_old_offset", "first_new_offset", "key")
 
-app = command_group("Partitions of topics and the order of keys: plan an expansion, check groups, show it.")
+app = command_group("Partitions of topics and the order of keys. Plan an expansion, check groups, show it.")
 
 
 @app.command()
@@ -46,7 +46,8 @@ def plan(
     because: options.Because,
     at: OfBoth,
 ) -> None:
-    """Say what an expansion would do: which keys move, which groups read the topic, what is open in each.
+    """Say what an expansion would do: which keys move, who reads. Of each group that reads the topic it says what is
+    open.
 
     Changes nothing; with tables the plan is stored. Where a rule forbids the expansion there is no plan; exit code 3
     where a right is missing, else 2. `acktrail change apply` carries the plan out.
@@ -74,7 +75,7 @@ def check(
     *,
     at: OfBoth,
 ) -> None:
-    """Look at a topic, and judge for every group whether the newest expansion kept the order of keys.
+    """Judge for every group whether the order of keys was kept. It looks at the topic, and judges its newest expansion.
 
     One look at partitions and groups, the audit, and the rules about expansions. Where a verdict is open, or order was
     broken, the keys of the records around the expansion are read as well (READ on the topic; ACKTRAIL_KEY_MAPPINGS says
@@ -167,7 +168,8 @@ def show(
     *,
     at: OfTables,
 ) -> None:
-    """List the expansions of topics, the worst first, or show one with what proves each verdict on the order of keys.
+    """List the expansions of topics, the worst first, or show one. One is shown with what proves each verdict on the
+    order of keys.
 
     It reads what the newest `acktrail expand check`, or the DAG acktrail_partitions, wrote. The JSON form has one
     object for each expansion. The exit code is 0 also when order was broken: `acktrail expand check` is for scripts.

@@ -84,7 +84,7 @@ def plan_migration(
     client_config: ClientConfig = None,
     of_source: OfTables,
 ) -> None:
-    """Say where groups of one cluster would start on another one, and change nothing.
+    """Say where groups of one cluster would start on another one. It changes nothing.
 
     `--tables` are the source's exported tables; the source itself may be gone. Start offsets are carried: what the
     groups acknowledged or archived from there on is delivered again, and the plan counts it. What cannot be translated

@@ -41,7 +41,7 @@ def _command(
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
-    """Export state records with Spark's Structured Streaming, exactly once: executors read and write.
+    """Export state records with Structured Streaming, exactly once. Spark's executors read and write.
 
     Writes the tables that `acktrail run export` and the Connect worker write, continues where they ended, and they
     where it ended; under one lease, one of worker and stream works at a time. Ends at the topic's present end, or runs

@@ -116,7 +116,7 @@ def _serve(
     master: Annotated[str, typer.Option("--master", help="Where the server's work is done.")] = "local[2]",
     port: Annotated[int, typer.Option("--port", min=1, max=65_535)] = 15_002,
 ) -> None:
-    """Run a Spark Connect server until SIGTERM or Ctrl-C; print its address once it answers.
+    """Run a Spark Connect server until SIGTERM or Ctrl-C. Its address is printed once it answers.
 
     It listens on 127.0.0.1. A client runs code as its user: it needs a token, in SPARK_CONNECT_AUTHENTICATE_TOKEN of
     its environment and of each client's. What it keeps of runs that are over is bounded. Spark's messages are on
@@ -144,7 +144,7 @@ def _check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Do a small piece of work on Spark, as a health check, and say which Spark did it.
+    """Do a small piece of work on Spark, as a health check. It says which Spark did it.
 
     Example: acktrail run spark check sc://localhost:15002
     """

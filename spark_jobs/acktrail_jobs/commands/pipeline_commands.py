@@ -43,12 +43,12 @@ def _reconcile_command(
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay the exported state with PySpark and compare it with what the cluster said.
+    """Replay the exported state, and compare it with the cluster's.
 
-    Writes share_partition_states, reconciliations (a verdict a share partition) and findings, brings delivery_history
-    up to date (see `acktrail run history`), and judges every queue: queue_statuses, status_changes, queue_trends and
-    run_totals. Needs an observation: `acktrail run export` makes one. The same run again changes nothing. Reads no
-    cluster.
+    PySpark does both, with what the cluster answered during an observation. Writes share_partition_states,
+    reconciliations (a verdict a share partition) and findings, brings delivery_history up to date (see `acktrail run
+    history`), and judges every queue: queue_statuses, status_changes, queue_trends and run_totals. Needs an
+    observation: `acktrail run export` makes one. The same run again changes nothing. Reads no cluster.
 
     Example: acktrail run reconcile --tables /data/acktrail
     """
@@ -110,7 +110,7 @@ def _history_command(
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the history of every record up to the end of the export, with PySpark.
+    """Bring the history of every record up to date, with PySpark. It then reaches to the end of the export.
 
     Reads the state records that came since the last time, and writes delivery_history: what `acktrail record show`,
     `acktrail record archived` and `acktrail record rates` answer from. `acktrail run reconcile` does it too. Reads no
@@ -147,7 +147,7 @@ def _verify_command(
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that what each run saves for the next one follows from the exported records.
+    """Prove by the exported records what each run saves for the next.
 
     Reconciliation and history read only new records, and continue from what the run before saved. This replays all
     records from the beginning and compares: saved states, every change of the history, the states it continues from.
@@ -213,7 +213,7 @@ def _state_command(
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of every share partition as a broker held it at any past moment.
+    """Show the state of share partitions at any past moment. It is what a broker held then.
 
     Replays the exported records up to the moment: each state partition up to its first record with a later time. What
     the export lacks is reported on stderr, and by `completeness` of each share partition. `-` (null) is not known.

@@ -142,7 +142,7 @@ def reject(
     *,
     at: OfTables,
 ) -> None:
-    """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
+    """Reject a plan: it can be carried out nowhere any more. The audit notes who rejected it, and why."""
     _decide(plan, at.needed, reason, at.as_json)
 
 
@@ -171,7 +171,7 @@ def apply(
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
-    """Carry out a plan, verify it in the state topic, and note every step in the audit.
+    """Carry out a plan, and verify it in the state topic. Every step is noted in the audit.
 
     Refused when anything moved since the plan was made, when the file was edited, when a member is in the group, or
     when the plan was rejected, took too long or was taken back. A plan that was done in part may be applied again: what
@@ -200,7 +200,7 @@ def verify(
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
-    """Settle a plan whose outcome is not known: its process was killed, the broker did not answer.
+    """Settle a plan whose outcome is not known. Its process was killed, or the broker did not answer.
 
     Changes nothing in the cluster.
     """
@@ -231,7 +231,7 @@ def undo(
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
-    """Plan to go back to the start offsets that a plan found; with --execute do it.
+    """Plan to go back to where a plan began; --execute does it. Those are the start offsets that the plan found.
 
     Start offsets only. What single records were (acknowledged, archived, released, their delivery counts) cannot come
     back: Kafka has no request for it. A group goes back to its first unfinished record, so nothing that was finished at

@@ -48,7 +48,8 @@ def show(
     *,
     at: OfTables,
 ) -> None:
-    """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
+    """Show a plan: what it would do or did, and its outcomes. There is one of every share partition, beside the status
+    of the whole."""
     from acktrail.change.lifecycle.plan_status import plan_status
     from acktrail.plain_data import to_json_value
 
@@ -89,7 +90,8 @@ def audit(
     *,
     at: OfTables,
 ) -> None:
-    """Show who did what and when: plans, approvals, requests before and after they were sent, what was found then.
+    """Show who did what and when. That is plans, approvals, requests before and after they were sent, and what was
+    found then.
 
     The whole chain of hashes is checked up to its end, and plans and results against it; what was altered or lost is an
     error that says which. Somebody who may rewrite all of the tables is found by --anchor alone.
@@ -165,7 +167,7 @@ _WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
 
 
 def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
-    """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
+    """Print start offsets as CSV that `--from-file` reads. Kafka's own tools read it, too.
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So
     are topics that you may not DESCRIBE, without a word: a broker does not name them (`change plan reset --all-topics`

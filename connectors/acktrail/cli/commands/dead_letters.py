@@ -29,7 +29,7 @@ def dead_letters(
     *,
     at: OfTables,
 ) -> None:
-    """Compare a share group's archived records with the records in its dead-letter topics, by topic partition.
+    """Compare archived records with those in dead-letter topics. They are those of one share group, by topic partition.
 
     WITH and WITHOUT are archived offsets with and without a dead-letter record; NOT ARCHIVED are offsets of dead-letter
     records that the history does not show as archived; REPEATED are records beyond the first of an offset. "-" is not

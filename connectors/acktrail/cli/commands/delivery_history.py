@@ -30,7 +30,7 @@ def record(
     *,
     at: OfTables,
 ) -> None:
-    """Show what became of one record within a share group: every change, with the state record that shows it.
+    """Show what became of one record within a share group. Every change is shown, with the state record that shows it.
 
     Of an archived record also its dead-letter records, where they are exported (DeadLetterSource).
     "Not known" lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record
@@ -102,7 +102,7 @@ def archived(
     *,
     at: OfTables,
 ) -> None:
-    """List the records that a share group archived: the group gets them no more, and Kafka reports them nowhere.
+    """List the records that a share group archived. The group gets them no more, and Kafka reports them nowhere.
 
     Kafka does not write why: a consumer rejected it, the delivery count limit was reached, or the client reported that
     the offset has no record. "at the latest" means that the state record only shows it: it may have happened before.
@@ -163,7 +163,8 @@ def rates(
     *,
     at: OfTables,
 ) -> None:
-    """Count what share groups did, by group, topic and interval: records acknowledged, released, archived, redelivered.
+    """Count what share groups did, by group, topic and interval. Counted are records acknowledged, released, archived
+    and redelivered.
 
     Counted are endings of deliveries as Kafka records them, at the broker's time of the state record. DELIVERIES are
     those that ended, REDELIVERIES those that were not a record's first. Not in any count: deliveries under way,

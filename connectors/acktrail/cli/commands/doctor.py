@@ -46,7 +46,7 @@ def doctor(
         list[str] | None, typer.Option("--topic", help="With --acls: for this topic alone; may be repeated.")
     ] = None,
 ) -> None:
-    """Look at Java, the cluster, its versions, the ACLs and the tables; change nothing.
+    """Look at Java, the cluster, its ACLs and the tables. It changes nothing.
 
     Exit code 3 when something is missing. ACLs are tried, not read: READ on the state topic by reading one record,
     DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be

@@ -36,7 +36,7 @@ def export(
         int | None, typer.Option("--flush-records", min=1, help="Commit after this many records.")
     ] = None,
 ) -> None:
-    """Export share-group state and offsets into Delta tables, exactly once.
+    """Export share-group state and offsets into tables, exactly once.
 
     Continues where the tables end; killed at any moment, it loses nothing and doubles nothing. Records that Kafka
     pruned before their export are recorded as a gap: to have every record, run a worker (`acktrail connect

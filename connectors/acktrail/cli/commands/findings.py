@@ -44,7 +44,8 @@ def findings(
     *,
     at: OfTables,
 ) -> None:
-    """List the findings that are open, the worst and then the newest first: rule, place, since when, and evidence.
+    """List open findings, the worst first. Each has its rule, its place, since when it is open, and evidence. Of two as
+    bad the newer comes first.
 
     Open is what the newest reconciliation saw, and the newest audit of a branch. EVIDENCE is the state record that
     shows it: its state partition and offset in __share_group_state. The JSON form has one object for each finding. The

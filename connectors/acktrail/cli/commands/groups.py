@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acktrail.kafka.descriptions import GroupConfigs, GroupListing
 
 
-app = command_group("Share groups as the brokers describe them; their deletion and configuration.")
+app = command_group("Share groups as brokers describe them; deletion, configuration.")
 config = command_group("The configuration of share groups: show, set.")
 app.add_typer(config, name="config")
 
@@ -46,7 +46,7 @@ def list_groups(
     *,
     at: OfCluster,
 ) -> None:
-    """List share groups with state, number of members and total lag.
+    """List share groups with state, members and total lag.
 
     `-` is not known, and `>=7` leaves out share partitions whose lag Kafka cannot report. Kafka leaves out groups that
     this principal may not DESCRIBE.
@@ -86,7 +86,7 @@ def describe(
     *,
     at: OfCluster,
 ) -> None:
-    """Describe share groups: start offset and lag of every share partition.
+    """Show start offset and lag of groups' share partitions.
 
     `-` is not known: a start offset that was never initialized, a lag that Kafka does not report (before 4.2, or before
     the first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily. A group that cannot be
@@ -122,7 +122,7 @@ def delete(
     wait_empty: options.WaitEmpty = 0.0,
     at: OfBoth,
 ) -> None:
-    """Show what a deletion would take away; with --execute delete the groups. They must have no members.
+    """Show what deleting groups takes away; --execute does it. They must have no members.
 
     Groups of other types are refused: Kafka would delete them. The plan says where a group would begin should it come
     back. `acktrail change undo` sets the start offsets again; acknowledgements and archived records cannot come back.
@@ -141,7 +141,7 @@ def delete_offsets(
     wait_empty: options.WaitEmpty = 0.0,
     at: OfBoth,
 ) -> None:
-    """Show what a deletion would take away; with --execute delete it. Groups must have no members.
+    """Show what deleting offsets loses; --execute does it. Groups must have no members.
 
     Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
     share.auto.offset.reset decides where it begins. `acktrail change undo` sets the start offsets again.

@@ -27,7 +27,8 @@ def metrics(
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
 ) -> None:
-    """Show freshness, gaps, verdicts, findings, quality and statuses as metrics for Prometheus, once or at an address.
+    """Show what the tables say as metrics for Prometheus. That is freshness, gaps, verdicts, findings, quality and
+    statuses, once or at an address.
 
     Without --out and --listen the text is printed once. Totals have every group; the worst 1,000 have series of their
     own. What is not known has no series. Reads tables alone, no broker; docs/metrics.md has every name.

@@ -39,7 +39,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.callback(invoke_without_command=True)
 def profiles(ctx: typer.Context, names: Names = None, as_json: AsJson = False) -> None:
-    """List the named profiles; `acktrail --profile NAME COMMAND` works with one of them.
+    """List the named profiles. `acktrail --profile NAME COMMAND` works with one of them.
 
     They are in $ACKTRAIL_PROFILES, or in acktrail/profiles.toml in the user's configuration folder. Nothing secret is
     shown. The exit code is 3 when one of them has to be corrected. `acktrail --profile NAME doctor` connects to one.
@@ -63,7 +63,7 @@ def profiles(ctx: typer.Context, names: Names = None, as_json: AsJson = False) -
 
 @app.command()
 def overview(names: Names = None, as_json: AsJson = False) -> None:
-    """One line for each cluster, the one to look at first on top: from the tables alone, no broker is asked.
+    """Show one line a cluster, the one to look at first on top. It comes from the tables alone, no broker is asked.
 
     Export, share groups, gaps, open findings and the last reconciliation. What is not known is unknown, with its
     reason. The JSON form is that of `acktrail status`, an object for each profile. The exit code is 0 in any case:

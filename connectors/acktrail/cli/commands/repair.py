@@ -33,7 +33,7 @@ def repair(
     ] = False,
     run_id: RunId = None,
 ) -> None:
-    """Show what is wrong with the tables, and repair it with --execute.
+    """Show what is wrong with the tables; --execute repairs it.
 
     Finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no range. Records
     that Kafka still has are exported again; the others are recorded as a gap. Tables that are derived from the records

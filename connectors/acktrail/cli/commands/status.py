@@ -50,7 +50,8 @@ def status(
     *,
     at: OfTables,
 ) -> None:
-    """Show whether the trail is fresh and complete, and which groups are in trouble, the worst first.
+    """Show if the trail is fresh, and which groups are in trouble. The worst come first. Gaps and failed rules are
+    shown as well.
 
     On top export, gaps, findings; then groups, then the share partitions that are not ok or idle, each with since when
     and why, up to the height of the screen. Reads small tables alone, as of the newest reconciliation; no broker.

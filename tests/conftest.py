@@ -122,6 +122,7 @@ def _left_out(items: list[pytest.Item]) -> dict[pytest.Item, None]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process of several says how many tests it left out."""
+    gc.freeze()  # pytest collects garbage several times when a process ends
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = session.config.stash.get(_LEFT_OUT, 0)
 

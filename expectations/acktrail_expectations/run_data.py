@@ -152,11 +152,12 @@ class UnvalidatedRecords:
             gaps=self.gaps, cluster=self.cluster, misplaced=self.misplaced, compares_bytes=self.compares_bytes
         )
         for records in self._pieces(partitions):
-            frame = frames.add(records, since=self.since)
+            frame, is_full = frames.add(records, since=self.since), records.num_rows >= MOST_RECORDS
             if len(frame):
                 yield frame
             del records, frame
-            gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place
+            # The engine's objects refer to each other, and to the frame: the next large piece needs its place.
+            gc.collect(2 if is_full else 0)
 
     def _pieces(self, partitions: Sequence[int]) -> Iterator[pa.Table]:
         """The records to validate after some before them, in pieces that follow each other: file by file where their

@@ -13,6 +13,7 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.source_batches import SKIPPED_BY_REQUEST
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
@@ -55,7 +56,7 @@ class Session:
         until(lambda: self.state() == "STOPPED")
         before = self.offsets()
         self.acknowledge()
-        number, end = next((each, end) for each, end in ends(self.kafka).items() if end > at(before.get(each)))
+        number, end = own_end(self.kafka)
         place = before[number]["partition"]
         self.words |= {"CLUSTER": place["cluster_id"], "TOPIC": place["topic_id"]}
         self.words |= {'"partition": 7': f'"partition": {number}', '{"offset": 120}': f'{{"offset": {end}}}'}
@@ -75,7 +76,7 @@ class Session:
         if "/connectors/state" in command:
             until(lambda: self.state() in {"RUNNING", "PAUSED", "STOPPED"})
         if command.endswith("/offsets"):
-            until(self.offsets)
+            until(lambda: own_end(self.kafka)[0] in self.offsets())
 
 
 def test_the_commands_of_the_document(broker: EmbeddedBroker, kafka: KafkaConfig, tmp_path: Path) -> None:
@@ -100,17 +101,21 @@ def test_the_commands_of_the_document(broker: EmbeddedBroker, kafka: KafkaConfig
 
 
 def at(entry: Any) -> int:
-    """The offset of an entry; one that is not there has all."""
-    return 1 << 62 if entry is None else int(entry["offset"]["offset"])
+    """The offset of an entry."""
+    return int(entry["offset"]["offset"])
 
 
-def ends(kafka: KafkaConfig) -> dict[int, int]:
-    """Where the state partitions' logs end."""
+def own_end(kafka: KafkaConfig) -> tuple[int, int]:
+    """The state partition with the test's share partition, to which nothing else writes later, and its log's end."""
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.kafka.log_reader import StateTopic
 
     with ShareGroupAdmin(kafka) as admin:
-        return {number: log.high_watermark or 0 for number, log in StateTopic(admin).log_offsets().items()}
+        (topic,) = admin.topics(["rest-document"])
+        logs = StateTopic(admin).log_offsets()
+        key = SharePartition(group_id=GroupId("rest-document"), topic_id=TopicId(str(topic.topic_id)), partition=0)
+        number = state_partition_of(key, len(logs))
+        return number, logs[number].high_watermark or 0
 
 
 def listening(worker: Any, text: str) -> str:

@@ -36,11 +36,8 @@ from acktrail_simulation.messages.persister_messages import (
 pytestmark = pytest.mark.broker
 
 OPERATIONS = {
-    StateInitialize: "initialize",
-    StateRead: "read",
-    StateWrite: "write",
-    StateDelete: "delete",
-    StateSummary: "summary",
+    kind: kind.__name__.removeprefix("State").lower()
+    for kind in (StateInitialize, StateRead, StateWrite, StateDelete, StateSummary)
 }
 
 

@@ -41,9 +41,10 @@ class Session:
         said = printed("bash", "-c", command)
         return json.loads(said) if said else None
 
-    def offsets(self) -> dict[int, Any]:
+    def offsets(self) -> dict[int, tuple[Any, int]]:
+        """Source partition and offset by state partition."""
         found = self.run(f"curl -sSf {WORKER}/connectors/state/offsets")["offsets"]
-        return {each["partition"]["partition"]: each for each in found}
+        return {each["partition"]["partition"]: (each["partition"], each["offset"]["offset"]) for each in found}
 
     def state(self) -> str:
         return str(self.run(f"curl -sSf {WORKER}/connectors/state/status")["connector"]["state"])
@@ -54,21 +55,20 @@ class Session:
     def move(self, command: str) -> None:
         """Skip what is written while the connector is stopped; more is written afterwards."""
         until(lambda: self.state() == "STOPPED")
-        before = self.offsets()
         self.acknowledge()
         number, end = own_end(self.kafka)
-        place = before[number]["partition"]
+        place, begin = self.offsets()[number]
         self.words |= {"CLUSTER": place["cluster_id"], "TOPIC": place["topic_id"]}
         self.words |= {'"partition": 7': f'"partition": {number}', '{"offset": 120}': f'{{"offset": {end}}}'}
         self.run(command)
-        assert at(self.offsets()[number]) == end
-        self.moved = (number, at(before[number]), end - 1)
+        assert self.offsets()[number][1] == end
+        self.moved = (number, begin, end - 1)
         self.acknowledge()
 
     def delete(self, command: str) -> None:
         """Once it has read on."""
         number, _, last = self.moved
-        until(lambda: at(self.offsets()[number]) > last + 1)
+        until(lambda: self.offsets()[number][1] > last + 1)
         self.run(command)
 
     def step(self, command: str) -> None:
@@ -98,11 +98,6 @@ def test_the_commands_of_the_document(broker: EmbeddedBroker, kafka: KafkaConfig
     skipped = [tuple(row[name] for name in names) for row in rows if row["gap_reason"] == SKIPPED_BY_REQUEST]
     assert skipped == [session.moved]
     ensure_whole(tables)
-
-
-def at(entry: Any) -> int:
-    """The offset of an entry."""
-    return int(entry["offset"]["offset"])
 
 
 def own_end(kafka: KafkaConfig) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A day of the steady state, compressed: as many commits as the defaults make in 24 hours, each with the records of
+"""Two hours of the steady state, compressed: as many commits as the defaults make in them, each with the records of
 five seconds, as fast as they can be made. The memory that the process holds must not follow their number.
 
 `python soak.py COMMITS RECORDS` alone is that process, in a temporary folder.
@@ -29,12 +29,12 @@ from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
-COMMITS_OF_A_DAY = 86_400 // 5
-HOURS = 24
+COMMITS = 2 * 3_600 // 5
+LOOKS = 24
 _CLUSTER, _TOPIC = "cluster-1", "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def compare(commits: int = COMMITS_OF_A_DAY, *, records: int = 500) -> list[Row]:
+def compare(commits: int = COMMITS, *, records: int = 500) -> list[Row]:
     """The table's rows: `commits` of `records` each, over ``STATE_PARTITIONS`` state partitions."""
     command = [sys.executable, __file__, str(commits), str(records)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -51,7 +51,7 @@ def compare(commits: int = COMMITS_OF_A_DAY, *, records: int = 500) -> list[Row]
     ]
 
 
-class _Day(SourceTask):
+class _Steady(SourceTask):
     """Every poll gives what a Fetch would bring: `records` of all state partitions, decoded; `polls` times."""
 
     def __init__(self, polls: int, records: int) -> None:
@@ -96,18 +96,18 @@ def _batch(number: int, rows: pa.Table) -> SourceBatch:
 
 
 def _run(commits: int, records: int) -> None:
-    """The day in this process: CPU seconds, then the memory held after each hour of it."""
+    """All commits in this process: CPU seconds, then the memory held, looked at `LOOKS` times."""
     held: list[float] = []
 
     def look(now: Progress) -> None:
-        if now.records_committed >= len(held) * commits * records / HOURS and now.records_committed:
+        if now.records_committed >= len(held) * commits * records / LOOKS and now.records_committed:
             held.append(process_tree.resident_mb(os.getpid()))
 
     with tempfile.TemporaryDirectory() as folder:
         sink = DeltaSink(Tables(TablesConfig(uri=str(Path(folder, "tables")))), cluster_id=_CLUSTER, run_id="soak")
         began = time.process_time()
         policy = FlushPolicy(rows=records)
-        TaskExecution(_Day(commits, records), sink, run_id="soak", policy=policy, progress=look).run()
+        TaskExecution(_Steady(commits, records), sink, run_id="soak", policy=policy, progress=look).run()
         print(time.process_time() - began, *held)
 
 

@@ -234,7 +234,7 @@ def _cells(row: PartitionRow) -> tuple[str, ...]:
         wording.number(row.archived.value),
         "not known" if row.status is None else wording.in_words(row.status),
         wording.in_words(row.verdict) + (" (moved)" if row.moved else ""),
-        "; ".join(notes(row)),
+        "; ".join(notes(row)).replace(".; ", ". "),
     )
 
 

@@ -264,7 +264,7 @@ def records_that_wait_without_members(scene: Scene) -> Looks:
     scene.world.write(snapshot(scene.key, 0))
     first = yield 0
     assert first["status"] == "unattended"
-    assert first["reason"].startswith("400 records wait, no members since the first look, 2026-03-01T")
+    assert first["reason"].startswith("400 records wait, no members since the first look, 2026-03-01 ")
     scene.log(0, 404)
     second = yield 0
     assert (second["status"], second["no_members_since"]) == ("unattended", first["observed_at"])
@@ -273,7 +273,7 @@ def records_that_wait_without_members(scene: Scene) -> Looks:
     assert attended["status"] == "stuck"
     left = yield 0
     assert left["status"] == "unattended"
-    assert f"404 records wait, no members since {left['observed_at']:%Y-%m-%dT%H:%M:%SZ}" == left["reason"]
+    assert f"404 records wait, no members since {left['observed_at']:%Y-%m-%d %H:%M:%S} UTC" == left["reason"]
 
 
 def a_share_partition_that_was_never_delivered_from(scene: Scene) -> Looks:

@@ -100,7 +100,7 @@ def _why(now: dt.datetime, last: Mapping[str, Any], found: ClusterFingerprint) -
 
 
 def _text(instant: dt.datetime) -> str:
-    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.datetime | None = None) -> DueCheck:

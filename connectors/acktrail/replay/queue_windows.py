@@ -353,7 +353,7 @@ def _texts(context: pa.Table, observed_at: pa.Array, unseen_at: pa.Array) -> dic
 
 
 def _time(instants: Any) -> Any:
-    return pc.strftime(pc.cast(instants, pa.timestamp("s"), safe=False), "%Y-%m-%dT%H:%M:%SZ")
+    return pc.strftime(pc.cast(instants, pa.timestamp("s"), safe=False), "%Y-%m-%d %H:%M:%S UTC")
 
 
 def _text_of(numbers: _Numbers, texts: dict[str, Any], name: str, rows: pa.Array) -> pa.Array:

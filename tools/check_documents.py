@@ -129,7 +129,7 @@ def _commands() -> Iterator[str]:
 
 
 def _cut_help(command: Any, path: str) -> Iterator[str]:
-    """Each command's first sentence is whole in the list of its group, however narrow the terminal is."""
+    """Each command's first sentence is whole in the list of its group, in a terminal of 80 columns."""
     context = typer.Context(command)
     names = command.list_commands(context) if hasattr(command, "list_commands") else ()
     for name in names:

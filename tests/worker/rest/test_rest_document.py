@@ -101,7 +101,7 @@ def test_the_commands_of_the_document(broker: EmbeddedBroker, kafka: KafkaConfig
 
 
 def own_end(kafka: KafkaConfig) -> tuple[int, int]:
-    """The state partition with the test's share partition, to which nothing else writes later, and its log's end."""
+    """The state partition that holds the test's share partition, and its log's end."""
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.kafka.log_reader import StateTopic
 

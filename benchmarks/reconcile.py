@@ -26,7 +26,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import topic_id_text
-from acktrail.replay.raw_log import RawLogReplay
+from acktrail.replay.newest_offsets import LogReplay
 from acktrail.tables.delta.store import Tables
 
 _CLUSTER = "benchmark"
@@ -153,9 +153,9 @@ def write_records(tables: Tables, raw: pa.Table) -> None:
 
 def _observation(raw: pa.Table, phase: str, at: dt.datetime) -> Iterator[tuple[str, list[dict[str, object]]]]:
     """What a cluster answers whose state topic has the records `raw`."""
-    sweep = RawLogReplay()
-    sweep.add(raw)
-    states = sweep.finish().to_pylist()
+    replay = LogReplay()
+    replay.add(decode_records(raw))
+    states = replay.states().to_pylist()
     own = {"phase": phase, "observed_at": at}
     ends = raw.group_by("partition").aggregate([("offset", "max")]).to_pylist()
     state_topic = {"topic": "__share_group_state", "topic_id": topic_id_text(bytes(15) + b"\x01"), "error_code": 0}

@@ -22,7 +22,6 @@ import pages
 import reconcile
 import replay
 import reset_plan
-import scale
 import soak
 import spark
 import statuses
@@ -35,7 +34,6 @@ from acktrail_embedded import EmbeddedBroker
 BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "decode": decode.compare,
     "replay": replay.compare,
-    "scale": scale.compare,
     "export": export.compare,
     "steady": steady.compare,
     "soak": soak.compare,

@@ -10,6 +10,7 @@ partition 3 and 0 to 45 of 7, and none of another one.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,14 +21,15 @@ import pyarrow as pa
 
 from acktrail.errors import InputError
 from acktrail.format.columns.binary_column import ascending
-from acktrail.format.columns.decoding.decode_records import count_readable
+from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.wire.group_record import ShareGroupRecord
 from acktrail.format.wire.primitives import absent_if_none, batches_form
-from acktrail.format.wire.raw_record import AddressedRecord, RawRecord
+from acktrail.format.wire.raw_record import AddressedRecord, DecodeStatus, RawRecord
 from acktrail.model.records import RecordAt, ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import replay as replay_as_a_broker
 from acktrail.replay.fold import states_of
-from acktrail.replay.raw_log import RawLogReplay
+from acktrail.replay.newest_offsets import LogReplay
+from acktrail.tables.exported.record_files import record_tables
 from acktrail.times import instant_ms
 from acktrail_copied_logs.copied_files import raw_batches
 from acktrail_copied_logs.dialects import Dialect, DialectReplay, JsonForm, Policy, key_form, state_json
@@ -47,6 +49,8 @@ _LATEST_MS: Final = 1 << 63
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
 _HINT: Final = "give PARTITION:OFFSET,..., a time (2026-08-01T12:00:00Z), how long ago (1h), or epoch ms"
+_ROWS_AT_ONCE: Final = 1 << 20
+"""Records decoded and applied together: enough that the states before them cost little."""
 _Kept = Iterator[tuple[RawRecord, bool]]
 
 
@@ -56,24 +60,23 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> tuple[DialectRe
 
     None where this needs ``model.replay``: the records of a state partition do not ascend from file to file, an address
     comes twice, or a share partition is in two state partitions. Raises as ``read_file``."""
-    replay, reached = RawLogReplay(), dict[int, int]()
-    readable = records = 0
-    for file in files:
-        for batch in raw_batches(file, reading):
-            if not _continues(batch, reached):
-                return None
-            records += batch.num_rows
-            readable += count_readable(pa.Table.from_batches([batch]))
-            replay.add(batch)
-    table = replay.finish()
+    replay, reached, counts = LogReplay(), dict[int, int](), Counter[str]()
+    for raw in record_tables((batch for file in files for batch in raw_batches(file, reading)), _ROWS_AT_ONCE):
+        if not _continues(raw, reached):
+            return None
+        records = decode_records(raw)
+        counts.update(records["decode_status"].to_pylist())
+        replay.add(records)
+    table = replay.states()
     states = {state.key: state for state in states_of(table)}
     if len(states) != table.num_rows:
         return None
     forms = tuple(state_json(states[key]) for key in sorted(states))
-    return DialectReplay(states=forms), readable, records - readable
+    readable = counts[DecodeStatus.DECODED.value]
+    return DialectReplay(states=forms), readable, counts.total() - readable
 
 
-def _continues(batch: pa.RecordBatch, reached: dict[int, int]) -> bool:
+def _continues(batch: pa.Table, reached: dict[int, int]) -> bool:
     """Whether every offset of `batch` lies above those before it in its state partition, and above `reached`, which
     gets the highest ones."""
     partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))

@@ -27,7 +27,6 @@ SMALL_LOG: Final = LogShape(records=2_000, share_partitions=20)
 SMALL: Final[dict[str, dict[str, Any]]] = {
     "decode": {"records": 2_000, "count": 1, "warm_up": 0, "streamed": 2_000},
     "replay": {"records": 2_000, "share_partitions": 20, "count": 1, "warm_up": 0},
-    "scale": {"logs": ((SMALL_LOG, 1),)},
     "export": {"count": 2_000, "rounds": 1},
     "steady": {"loads": ((20, (100, 500)),), "partitions": 2, "seconds": 3.0},
     "soak": {"commits": 24, "records": 60},
@@ -57,7 +56,6 @@ LONG: Final = (
     "reset",
     "pages",
     "validation",
-    "scale",
     "steady",
     "soak",
     "maintenance",

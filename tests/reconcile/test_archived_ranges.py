@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.model.offset_ranges import OffsetRanges
-from acktrail.reconcile import newest_offsets
-from acktrail.reconcile.newest_offsets import RANGES, ArchivedRanges, offset_counts
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt, doubted, match_dead_letters
+from acktrail.replay import newest_offsets
+from acktrail.replay.newest_offsets import RANGES, ArchivedRanges, offset_counts
 from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
 
 GREATEST = 2**63 - 1

@@ -12,6 +12,7 @@ from oracle.kafka_states import assert_equal, by_key, form_of, kafkas_answers
 from oracle.random_batches import random_record
 from samples.dump_lines import dump_line
 
+from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.state_record import encode
@@ -19,7 +20,7 @@ from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.replay.fold import states_of
-from acktrail.replay.raw_log import RawLogReplay
+from acktrail.replay.newest_offsets import LogReplay
 from acktrail_embedded.kafka.installation import DEFAULT_VERSION
 
 pytestmark = pytest.mark.broker
@@ -60,10 +61,10 @@ def fold(log: Log) -> Iterable[SharePartitionState]:
 def sweep(log: Log) -> Iterable[SharePartitionState]:
     raws = [raw for raw, _ in log]
     columns = [[getattr(raw, name) for raw in raws] for name in RawRecord.__slots__]
-    whole = RawLogReplay()
+    whole = LogReplay()
     arrays = [pa.array(column, kind) for column, kind in zip(columns, RAW_RECORDS.types, strict=True)]
-    whole.add(pa.Table.from_arrays(arrays, schema=RAW_RECORDS))
-    return states_of(whole.finish())
+    whole.add(decode_records(pa.Table.from_arrays(arrays, schema=RAW_RECORDS)))
+    return states_of(whole.states())
 
 
 @pytest.mark.parametrize("engine", [fold, sweep])

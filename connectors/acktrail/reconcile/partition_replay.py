@@ -21,9 +21,9 @@ from acktrail.format.columns.schemas.table_schemas import (
 from acktrail.format.columns.share_partition_keys import state_partitions_of
 from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.derived_columns import derived_columns
-from acktrail.reconcile.newest_offsets import NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Coverage, Observation
 from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
+from acktrail.replay.newest_offsets import NewestOffsets, offset_counts
 from acktrail.tables.exported.record_files import extremes, record_tables, records_between, rows_between
 
 SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)

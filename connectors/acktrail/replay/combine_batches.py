@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, ascending, joined_rows, starts_of
-from acktrail.format.columns.decoding.regular_values import LazyBatches, LazyRecords
 from acktrail.format.columns.record_columns import (
     BatchColumns,
     ClippedBatches,
@@ -20,7 +19,6 @@ from acktrail.format.columns.record_columns import (
 )
 from acktrail.model.batches import StateBatch, combine_state_batches
 
-AnyRecords = RecordColumns | LazyRecords
 _Combined = tuple[Int64Array, BatchColumns]
 """Segments in ascending order, and the batches of each one's state."""
 _Priorities = npt.NDArray[np.int32]
@@ -65,7 +63,7 @@ class Segments:
 class ConcatenatedRecords:
     """The rows of `pieces`, end to end. Only the rows that a method returns are copied."""
 
-    def __init__(self, pieces: Sequence[AnyRecords]) -> None:
+    def __init__(self, pieces: Sequence[RecordColumns]) -> None:
         self._pieces = pieces
         self._ends = np.cumsum([len(piece.batches.counts) for piece in pieces])
 
@@ -76,7 +74,7 @@ class ConcatenatedRecords:
         """One number of all rows."""
         return NumberColumn.concat([piece.numbers[name] for piece in self._pieces])
 
-    def batches(self) -> Iterator[tuple[slice, BatchColumns | LazyBatches]]:
+    def batches(self) -> Iterator[tuple[slice, BatchColumns]]:
         """The batches of each piece, with the range of its rows."""
         for piece, end in zip(self._pieces, self._ends.tolist(), strict=True):
             yield slice(end - len(piece.batches.counts), end), piece.batches
@@ -92,7 +90,7 @@ class ConcatenatedRecords:
         parts, order = self._split(rows)
         return BatchColumns.concat([piece.batches.take(own) for piece, own in parts]).take(order)
 
-    def _split(self, rows: Int64Array) -> tuple[list[tuple[AnyRecords, Int64Array]], Int64Array]:
+    def _split(self, rows: Int64Array) -> tuple[list[tuple[RecordColumns, Int64Array]], Int64Array]:
         """The pieces with `rows`, or the last one, each with its own; and the order that puts these, piece after piece,
         back into that of `rows`."""
         by_row = np.argsort(rows, kind="stable")

@@ -29,7 +29,7 @@ from acktrail.format.columns.share_partition_keys import KeyColumns, fixed_binar
 from acktrail.format.wire.state_record import SNAPSHOT_TYPE, decode_key, encode_key
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.replay.combine_batches import LOWEST, AnyRecords, ConcatenatedRecords, Segments, combine_batches
+from acktrail.replay.combine_batches import LOWEST, ConcatenatedRecords, Segments, combine_batches
 
 _OF_BASE: Final = ("snapshot_epoch", "state_epoch", "create_timestamp_ms", "write_timestamp_ms")
 _OF_NEWEST: Final = ("delivery_complete_count", "offset", "timestamp_ms")
@@ -60,7 +60,7 @@ def states_after(
     partition_index: Int64Array,
     offsets: Int64Array,
     rows: Int64Array,
-    records: Sequence[AnyRecords],
+    records: Sequence[RecordColumns],
     counted: BoolArray,
 ) -> StateColumns:
     """The state of each share partition after its `counted` records.

@@ -127,9 +127,7 @@ class ClippedBatches(ArrayColumns):
     priority: npt.NDArray[np.int32]
 
     @classmethod
-    def of(
-        cls, batches: Mapping[str, npt.NDArray[Any]] | npt.NDArray[Any], segment: Int64Array, prune_below: Int64Array
-    ) -> Self:
+    def of(cls, batches: Mapping[str, npt.NDArray[Any]], segment: Int64Array, prune_below: Int64Array) -> Self:
         """Batches (columns by the names of ``BATCHES``) that end at or above `prune_below` (one offset for each batch),
         clipped to begin there or later."""
         count, state = batches["delivery_count"].astype(np.int32), batches["delivery_state"].astype(np.int32)

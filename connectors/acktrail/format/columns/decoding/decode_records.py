@@ -63,17 +63,6 @@ def decode_strictly(raw: pa.Table, decoder: Decoder = decode) -> pa.Table:
     return pa.Table.from_batches(batches, DECODED_RECORDS)
 
 
-def count_readable(raw: pa.Table) -> int:
-    """How many rows ``decode_records`` decodes, without its columns."""
-    count = 0
-    for batch in _raw_batches(raw):
-        keys = read_keys(batch.column("key"))
-        irregular = _irregular_rows(batch, keys)
-        read_values(binary_column(batch.column("value")), keys.is_snapshot, irregular.decode, keys.regular)
-        count += batch.num_rows - int(np.count_nonzero(~irregular.readable))
-    return count
-
-
 def _raw_batches(raw: pa.Table) -> list[pa.RecordBatch]:
     batches: list[pa.RecordBatch] = (
         raw.select(RAW_RECORDS.names).cast(RAW_RECORDS).to_batches(max_chunksize=_ROWS_AT_ONCE)

@@ -1,9 +1,8 @@
-"""Values of the state topic, decoded in bulk, at once or when needed: the layouts of ``wire.state_record``."""
+"""Values of the state topic, decoded in bulk: the layouts of ``wire.state_record``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -13,10 +12,8 @@ from acktrail.format.columns.binary_column import BinaryColumn, BoolArray, Int64
 from acktrail.format.columns.record_columns import (
     CONTENT_NUMBERS,
     BatchColumns,
-    ClippedBatches,
     NumberColumn,
     RecordColumns,
-    batches_from,
 )
 
 DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
@@ -156,51 +153,3 @@ def _numbers(
     }
     values = {**heads, "delivery_complete_count": count}
     return {name: NumberColumn(values=values[name], known=known[name]) for name in CONTENT_NUMBERS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LazyBatches:
-    """Encoded batches: the ``counts[i]`` of row i begin at byte ``first[i]`` of `column`.
-
-    Only their last offsets are decoded: `last`, end to end.
-    """
-
-    column: BinaryColumn
-    first: Int64Array
-    counts: Int64Array
-    last: Int64Array
-
-    def take(self, rows: Int64Array) -> BatchColumns:
-        """The decoded batches of `rows`, in that order."""
-        return BatchColumns.of_structures(
-            self.counts[rows], _gather_batches(self.column, self.first[rows], self.counts[rows])
-        )
-
-    def clip(self, segment: Int64Array, prune_below: Int64Array) -> ClippedBatches:
-        """The batches at or above `prune_below`; both arguments have one number for each row. Decodes no others."""
-        chosen, rows = batches_from(self.last, self.counts, prune_below)
-        places = chosen - (np.cumsum(self.counts) - self.counts)[rows]
-        structures = self.column.gather(self.first[rows] + BATCH.itemsize * places, BATCH)
-        return ClippedBatches.of(structures, segment[rows], prune_below[rows])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LazyRecords:
-    """One record a row: numbers by column name, and encoded batches."""
-
-    numbers: dict[str, NumberColumn]
-    batches: LazyBatches
-
-
-def read_lazy(
-    column: BinaryColumn, is_snapshot: BoolArray, trusted: BoolArray | None = None
-) -> tuple[LazyRecords, BoolArray]:
-    """The content of the regular values, and which ones these are; other rows have numbers without meaning."""
-    candidates = np.ones(len(is_snapshot), np.bool_) if trusted is None else trusted
-    numbers, first, counts, regular = _find_regular(column, is_snapshot, candidates)
-    batches = _gather_batches(column, first, counts)
-    narrower = _without_tagged(candidates, batches, counts)
-    if narrower is not None:
-        return read_lazy(column, is_snapshot, narrower)
-    lazy = LazyBatches(column=column, first=first, counts=counts, last=batches["last_offset"].astype(np.int64))
-    return LazyRecords(numbers=numbers, batches=lazy), regular

@@ -13,8 +13,7 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import are_equal, key_codes, snapshot_keys
 from acktrail.model.batches import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.replay.fold import UNREADABLE, SharePartitionIndex
-from acktrail.replay.raw_log import first_replayed
+from acktrail.replay.fold import REPLAYED_STATES, UNREADABLE, SharePartitionIndex, StateColumns, replay_decoded
 
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 _ROWS_KEPT: Final = 200_000
@@ -91,9 +90,11 @@ class NewestOffsets:
 
     @property
     def first_replayed(self) -> Int64Array:
-        """The offset from which records have a say (see ``first_replayed``)."""
+        """The offset from which records count: that of the newest snapshot, or the one after the newest tombstone."""
         bases = self._newest["base_offset"]
-        return first_replayed(bases, (bases == self._newest["tombstone_offset"]) & (bases != _NONE))
+        is_tombstone = (bases == self._newest["tombstone_offset"]) & (bases != _NONE)
+        first: Int64Array = bases + is_tombstone
+        return first
 
     def columns(self) -> dict[str, pa.Array]:
         """``ADDRESS``, the newest offsets, the time of the last record (null: not known, or no such record) and
@@ -107,6 +108,46 @@ class NewestOffsets:
             **{name: pa.array(newest, mask=newest == _NONE) for name, newest in self._newest.items()},
             "archived_ranges": self._archived.lists(len(self.index)),
         }
+
+
+class LogReplay:
+    """The states after the records of a log, equal to ``acktrail.model.replay`` for each state partition.
+
+    A snapshot at offset 7 with start offset 0, and an update at offset 8 that moves it to 5:
+
+    >>> from acktrail.format.columns.decoding.decode_records import decode_records
+    >>> from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+    >>> from acktrail.model.records import ShareSnapshot, ShareUpdate
+    >>> from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
+    >>> from acktrail.format.wire.state_record import encode
+    >>> key = SharePartition(group_id=GroupId("orders"), topic_id=ZERO_TOPIC_ID, partition=0)
+    >>> common = {"key": key, "snapshot_epoch": 0, "delivery_complete_count": 0, "batches": ()}
+    >>> times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}
+    >>> snapshot = ShareSnapshot(**common, **times, state_epoch=1, leader_epoch=0, start_offset=0)
+    >>> update = ShareUpdate(**common, leader_epoch=2, start_offset=5)
+    >>> rows = [(3, offset, 1_000, *encode(record)) for offset, record in ((7, snapshot), (8, update))]
+    >>> replay = LogReplay()
+    >>> raw = pa.Table.from_pylist([dict(zip(RAW_RECORDS.names, row)) for row in rows], schema=RAW_RECORDS)
+    >>> replay.add(decode_records(raw))
+    >>> state = replay.states().to_pylist()[0]
+    >>> {name: state[name] for name in ("group_id", "leader_epoch", "start_offset", "last_record_offset")}
+    {'group_id': 'orders', 'leader_epoch': 2, 'start_offset': 5, 'last_record_offset': 8}
+    """
+
+    def __init__(self) -> None:
+        self._newest = NewestOffsets()
+        self._states = StateColumns.of_arrow(REPLAYED_STATES.empty_table(), self._newest.index)
+
+    def add(self, records: pa.Table) -> None:
+        """Apply decoded records (``DECODED_RECORDS``), in any order, after those of all calls before. Records that
+        could not be read are skipped."""
+        numbers = self._newest.add(records)
+        self._states = replay_decoded(records, numbers, self._states, self._newest.first_replayed)
+
+    def states(self) -> pa.Table:
+        """Return a row of ``REPLAYED_STATES`` for each share partition and state partition, in the order of their first
+        records."""
+        return self._states.to_arrow(self._newest.index)
 
 
 def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:

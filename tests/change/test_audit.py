@@ -41,6 +41,7 @@ from acktrail.change.collection.facts import TargetOffset
 from acktrail.change.execution.attempt import Attempt
 from acktrail.change.lifecycle.plan_life import (
     LIFE,
+    OPEN,
     ChangeStatus,
     Lease,
     PlanLife,
@@ -48,15 +49,18 @@ from acktrail.change.lifecycle.plan_life import (
     Status,
     Step,
     blocking,
+    life_at,
     life_of,
+    next_step,
     standings,
+    status_found,
     worst_status,
 )
 from acktrail.change.lifecycle.plan_status import Admission, UndoLedger
 from acktrail.change.planning.change_plan import plan_json
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.config import ApprovalRule
-from acktrail.errors import ChangeInProgress, ChangeRefused
+from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.batches import DeliveryState, StateBatch
 
@@ -227,7 +231,8 @@ def test_a_group_that_is_not_reached_says_why(tmp_path: Path) -> None:
         assert wanted in done.not_sent[groups[1]]
 
 
-DONE, UNKNOWN = told("lease before after:done verified:done released"), told("lease before after:unknown released")
+DONE, UNKNOWN = told("lease before after:done verified:done released"), (lease(-1), *told("before after:unknown"))
+LOOKED_FOR = told("lease before after:unknown verified:unknown released")
 FAILED = told("lease before after:refused verified:not_done released")
 
 
@@ -238,7 +243,7 @@ def life(*entries: AuditEntry, **about: Any) -> PlanLife:
 def test_every_step_of_every_standing_has_an_answer() -> None:
     """No pair is left to chance. From REJECTED, EXPIRED, STOPPED, UNDONE and OVERWRITTEN no sequence of decisions leads
     to one that may be carried out. UNDO is refused wherever nothing was changed, and wherever nobody knows."""
-    assert set(LIFE) == {(standing, step) for standing in ChangeStatus for step in Step}
+    assert {standing for standing, _ in LIFE} == set(ChangeStatus)
     closed = {
         ChangeStatus.REJECTED,
         ChangeStatus.EXPIRED,
@@ -247,12 +252,56 @@ def test_every_step_of_every_standing_has_an_answer() -> None:
         ChangeStatus.OVERWRITTEN,
     }
     for standing in closed:
-        assert isinstance(LIFE[standing, Step.APPLY], Refusal)
-        for step in Step:
-            answer = LIFE[standing, step]
-            assert isinstance(answer, Refusal) or answer in closed, (standing, step)
+        answers = life_at(standing)
+        assert isinstance(answers[Step.APPLY], Refusal)
+        assert all(isinstance(answer, Refusal) or answer in closed for answer in answers.values()), standing
     changed = {ChangeStatus.DONE, ChangeStatus.PARTLY, ChangeStatus.STOPPED, ChangeStatus.OVERWRITTEN}
-    assert {standing for standing in ChangeStatus if not isinstance(LIFE[standing, Step.UNDO], Refusal)} == changed
+    assert {standing for standing, _ in LIFE if not isinstance(life_at(standing)[Step.UNDO], Refusal)} == changed
+
+
+COMMANDS = {"apply": Step.APPLY, "reject": Step.REJECT}
+
+
+@pytest.mark.parametrize(("standing", "verified"), LIFE)
+def test_every_status_names_a_step_that_is_not_refused(standing: ChangeStatus, verified: str | None) -> None:
+    """What `list`, `show`, `apply` and `verify` print: the commands in it are those that the same row of the table
+    allows, and `verify` is named only while nobody looked. Whatever verification finds, it does not lead back to it."""
+    after, said = life_at(standing, verified), next_step(standing, verified)
+    is_refused = {name: isinstance(after[step], Refusal) for name, step in COMMANDS.items()}
+    text = said.on("P7", "NEW").command
+    assert {name for name in is_refused if f"change {name} P7" in text} <= {n for n, no in is_refused.items() if not no}
+    assert ("change verify P7" in text) is (verified is None and standing in {*OPEN, ChangeStatus.RUNNING})
+    assert not any("change verify" in next_step(status_found(found), found).command for found in FOUND)
+    assert all(is_refused.values()) <= ("NEW" in text or "verify" in text or standing is ChangeStatus.DONE)
+    assert said.is_open is (standing in {*OPEN, ChangeStatus.RUNNING})
+    assert said.form
+    assert "{" not in text + said.on("P7").form
+
+
+FOUND = ("done", "partly", "not_done", "overwritten", "unknown")
+
+
+def followed(standing: ChangeStatus, verified: str | None) -> list[tuple[ChangeStatus, str | None]]:
+    """Where the commands that are named for such a plan lead, whatever the cluster answers."""
+    text, answer = next_step(standing, verified).command, life_at(standing, verified)[Step.REJECT]
+    found: list[tuple[ChangeStatus, str | None]] = []
+    if "change apply" in text:
+        found += [(ChangeStatus(name), None) for name in ("REFUSED", "FAILED", "UNKNOWN", "UNVERIFIED")]
+    if "change verify" in text:
+        found += [(status_found(outcome), outcome) for outcome in FOUND]
+    if "change reject" in text:
+        found += [(ChangeStatus(answer), None)]
+    return found
+
+
+def test_every_status_has_a_way_out() -> None:
+    """Whoever does what is printed gets every plan to an end, where no command is left to call, and never from a
+    verification to another one: no two commands send a person round."""
+    ended = {at for at in LIFE if not followed(*at)}
+    assert {standing for standing, _ in ended}.isdisjoint(OPEN)
+    for _ in LIFE:
+        ended |= {at for at in LIFE if any((one, None) in ended or (one, it) in ended for one, it in followed(*at))}
+    assert ended == set(LIFE)
 
 
 @pytest.mark.parametrize(("text", "standing"), CASES["standings of a plan"])
@@ -280,11 +329,17 @@ def test_time_and_refusals_count_while_nothing_was_attempted() -> None:
 
 @pytest.mark.parametrize("step", [Step.APPROVE, Step.REJECT, Step.APPLY, Step.UNDO])
 def test_what_nobody_knows_is_verified_first(step: Step) -> None:
-    """Whatever is asked of a plan whose outcome is open: verify."""
-    with pytest.raises(ChangeInProgress) as caught:
+    """Whatever is asked of a plan whose outcome is open: verify. Once verification could not find it out, it may be
+    applied again or rejected, and not be undone."""
+    with pytest.raises(OutcomeUnknown) as caught:
         life(*UNKNOWN).after(step)
     assert "acktrail change verify p1" in caught.value.hint
-    assert caught.value.exit_code == 4
+    looked_for = life(*LOOKED_FOR)
+    with nullcontext() if step in (Step.APPLY, Step.REJECT) else pytest.raises(OutcomeUnknown, match="not known"):
+        looked_for.after(step)
+    text = looked_for.next().command
+    assert "change apply p1 --execute" in text
+    assert "change reject p1" in text
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,32 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
 ALTER = 91
 
 
+@ONE_RELEASE
+@pytest.mark.parametrize("way_out", ["apply", "reject"])
+def test_a_request_that_never_arrives_has_a_way_out(
+    scene: Scene, capsys: pytest.CaptureFixture[str], ask: Command, way_out: str
+) -> None:
+    """The network loses the request: `verify` finds nothing, exit code 5, and names what a person may do: `apply` sends
+    it again, `reject` closes it. Each command that is named does what it says; `list` and `show` name the same."""
+    group = scene.group()
+    made = scene.earliest(group)
+    plan = made["plan_id"]
+    with kafka_proxy(scene.kafka.bootstrap_servers) as network:
+        network.held.add(ALTER)
+        World(network.config(), scene.tables).execute(made)
+        network.waiting.clear()
+    verified = ask("change", "verify", plan, "--wait", "0")
+    assert (verified.code, f"change {way_out} {plan}" in verified.stderr) == (5, True), verified
+    assert "change verify" not in verified.stderr
+    listed = run(capsys, "change", "list", *scene.arguments()[2:])
+    for shown in (listed.stdout, ask("change", "show", plan).stdout):
+        assert f"change {way_out} {plan}" in shown
+    assert "its outcome is not known" not in ask("change", "undo", plan).complaint(5)
+    assert ask("change", way_out, plan, *(["--execute", "--watch", "0"] if way_out == "apply" else [])).code == 0
+    assert scene.starts(group) == ([0, 0] if way_out == "apply" else [5, 5])
+    assert scene.standing(plan) == ("DONE" if way_out == "apply" else "STOPPED")
+
+
 @contextmanager
 def unanswered(scene: Scene, plan: dict[str, Any]) -> Iterator[None]:
     """A plan whose request the network holds back until the end of the block: nobody knows what becomes of it."""

@@ -13,19 +13,19 @@ ForeignCluster and OutcomeUnknown where tables are written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acktrail.change.audit.journal import Journal
-from acktrail.change.change_kind import ChangeOutcome, ChangeRun, Row, Settled, kind_of, load_plan
+from acktrail.change.change_kind import ChangeOutcome, ChangeRun, Row, Settled, kind_of, load_plan, new_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import GroupFacts
 from acktrail.change.lifecycle import plan_status
-from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, Step
+from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, PlanLife, Step, status_found, worst_status
 from acktrail.change.lifecycle.plan_status import Admission, account
-from acktrail.change.planning.change_plan import DAY_MS, ChangePlan
+from acktrail.change.planning.change_plan import DAY_MS, PLAN_AGAIN, ChangePlan
 from acktrail.change.request.offsets_csv import with_named_groups
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
@@ -100,8 +100,19 @@ def note_decision(
     journal = open_journal(tables, plan, actor=actor)
     if cluster is not None and approved:
         recheck(cluster, tables, plan, partial=bool(plan.refusals), is_approved=True)
-    journal.write_plan(plan)
-    return Admission(journal=journal, plan=plan).decide(step, actor=actor, why=note).standing
+    with _kind_of_plan_named(plan):
+        journal.write_plan(plan)
+        return Admission(journal=journal, plan=plan).decide(step, actor=actor, why=note).standing
+
+
+@contextmanager
+def _kind_of_plan_named(plan: ChangePlan) -> Iterator[None]:
+    """Around everything that may advise to make a new plan: the advice names the command for its kind."""
+    try:
+        yield
+    except AcktrailError as error:
+        error.hint = error.hint.replace(PLAN_AGAIN, new_plan(plan.kind))
+        raise
 
 
 def recheck(
@@ -118,7 +129,8 @@ def recheck(
     _check_cluster(cluster, plan)
     rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
     admission = Admission(journal=open_journal(tables, plan), plan=plan, rule=rule, longest_ms=max_age_ms)
-    return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
+    with _kind_of_plan_named(plan):
+        return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
 
 
 def execute(
@@ -133,7 +145,8 @@ def execute(
     """Send a plan, which is stored first. Verify afterwards.
 
     Share partitions that an earlier attempt at this plan brought to their targets, where they still are, are left out.
-    A plan that was done is not sent again. `requests` counts those whose outcome is open.
+    A plan that was done is not sent again; one whose outcome is not known is looked for first. `requests` counts those
+    whose outcome is open.
 
     Raises:
         ChangeRefused (PlanStale when something changed), GroupNotEmpty, ChangeInProgress, RetryableError,
@@ -141,9 +154,14 @@ def execute(
         OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have noted a step.
     """
     _check_cluster(cluster, plan)
-    journal.write_plan(plan)
     admission = Admission(journal=journal, plan=plan, longest_ms=max_age_ms)
-    return kind_of(plan).execute(_admitted(cluster, admission, partial=partial, requests=requests))
+    with _kind_of_plan_named(plan):
+        journal.write_plan(plan)
+        run = _admitted(cluster, admission, partial=partial, requests=requests)
+        if admission.life().standing is ChangeStatus.UNKNOWN:  # its request may have arrived since somebody looked
+            kind_of(plan).settle(run)
+            run = _admitted(cluster, admission, partial=partial, requests=requests)
+        return kind_of(plan).execute(run)
 
 
 def _admitted(
@@ -198,12 +216,21 @@ def verify(
 def outcome(journal: Journal, plan: ChangePlan, settled: Settled, execution: Execution | None = None) -> ChangeOutcome:
     """What became of a plan that was `settled` just now, after `execution`. Where the tables do not answer, what was
     settled, and what was left out, is all."""
-    groups, partitions = settled.groups, [*settled.partitions, *(execution.refused if execution else ())]
+    groups = {group: status_found(found) for group, found in settled.groups.items()}
+    life = PlanLife(plan.plan_id, worst_status(groups.values()))
+    partitions = [*settled.partitions, *(execution.refused if execution else ())]
     with suppress(AcktrailError):
-        groups = {one.group_id: one.standing.value for one in journal.standings({"plan_id": plan.plan_id})}
+        life = Admission(journal=journal, plan=plan).life()
+        groups = {one.group_id: one.standing for one in life.groups}
         partitions = plan_status.outcomes(journal, plan, settled.partitions)
     return ChangeOutcome(
-        plan_id=plan.plan_id, execution=execution, settled=settled, groups=groups, partitions=tuple(partitions)
+        plan_id=plan.plan_id,
+        standing=life.standing,
+        next=life.next(new_plan(plan.kind)).command,
+        execution=execution,
+        settled=settled,
+        groups=groups,
+        partitions=tuple(partitions),
     )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from acktrail.branches import branches, load
 from acktrail.change.audit.journal import Journal, read_plan_row
 from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.change.planning.change_plan import (
     PLAN_AGAIN,
     PLAN_FORMAT,
@@ -27,7 +28,7 @@ from acktrail.change.planning.change_plan import (
     read_text,
 )
 from acktrail.config import TablesConfig
-from acktrail.errors import MalformedFile, PlanStale
+from acktrail.errors import AcktrailError, MalformedFile, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
 from acktrail.plain_data import from_json_value
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ Row = Mapping[str, Any]
 
 _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("reset", "undo"), "acktrail.change.execution.reset_kind:RESET"),
+        "reset": "acktrail.change.execution.reset_kind:RESET",
+        "undo": "acktrail.change.execution.reset_kind:UNDO",
         "delete_groups": "acktrail.group_changes.group_kinds:DELETE_GROUPS",
         "delete_offsets": "acktrail.group_changes.group_kinds:DELETE_OFFSETS",
         "alter_configs": "acktrail.group_changes.group_kinds:ALTER_CONFIGS",
@@ -60,12 +62,14 @@ class Settled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOutcome:
     """What became of a plan. `execution` None: it was not carried out just now. `groups`: how each stands now;
-    `partitions`: the newest outcome of every share partition, as JSON."""
+    `partitions`: the newest outcome of every share partition, as JSON. `next`: what a person does next."""
 
     plan_id: str
+    standing: ChangeStatus
+    next: str
     execution: Execution | None
     settled: Settled
-    groups: Mapping[str, str]
+    groups: Mapping[str, ChangeStatus]
     partitions: tuple[dict[str, Any], ...]
 
 
@@ -93,10 +97,11 @@ class ChangeRun(Generic[PlanT]):
 
 class ChangeKind(ABC, Generic[PlanT]):
     """What only one kind of change knows. `is_undoable`: a reset of start offsets takes it back; `is_deletion`: it left
-    none behind. `operation` is the ACL operation that it needs. `if_refused`: what a person may do where rules forbid
-    a plan."""
+    none behind. `command` makes a plan of it. `operation` is the ACL operation that it needs. `if_refused`: what a
+    person may do where rules forbid a plan."""
 
     plan_type: type[PlanT]
+    command: str = ""
     operation: str = "READ"
     is_undoable: bool = False
     is_deletion: bool = False
@@ -119,10 +124,9 @@ class ChangeKind(ABC, Generic[PlanT]):
     def settle(self, run: ChangeRun[PlanT]) -> Settled:
         """Find out what became of what was sent, note it, give the leases back. Raises as `api.verify`."""
 
-    @abstractmethod
     def raise_unless_done(self, outcome: ChangeOutcome) -> None:
-        """Pass when all that was to be done is done and shows. Raises OutcomeUnknown: it does not show, or is not
-        known. PartlyDone: some of it. Otherwise why nothing was done."""
+        """Raise why not all is done, where the kind knows more of it than the status of the plan says."""
+        del outcome
 
 
 @cache
@@ -138,6 +142,37 @@ def kind_of(plan: ChangePlan) -> ChangeKind[Any]:
     found = kind_named(plan.kind)
     assert found is not None
     return found
+
+
+def new_plan(kind: str) -> str:
+    """How another plan of this kind is made, for a person."""
+    command = getattr(kind_named(kind), "command", "")
+    return f"{PLAN_AGAIN}: {command}" if command else PLAN_AGAIN
+
+
+_NOT_DONE: Final[Mapping[ChangeStatus, tuple[type[AcktrailError], str]]] = {
+    ChangeStatus.UNKNOWN: (OutcomeUnknown, "was sent, and its outcome is not known"),
+    ChangeStatus.UNVERIFIED: (OutcomeUnknown, "was sent, and its outcome was not looked for"),
+    ChangeStatus.OVERWRITTEN: (OutcomeUnknown, "was done, and something else is there now"),
+    ChangeStatus.PARTLY: (PartlyDone, "was done in part"),
+    **dict.fromkeys(
+        (ChangeStatus.FAILED, ChangeStatus.REFUSED, ChangeStatus.STARTED), (RetryableError, "changed nothing")
+    ),
+}
+
+
+def raise_unless_done(plan: ChangePlan, outcome: ChangeOutcome) -> None:
+    """Pass when all of a plan of any kind that was attempted is done and shows, or a person closed it. Raises
+    OutcomeUnknown: it does not show, or is not known. PartlyDone: some of it. Otherwise why nothing was done. The hint
+    ends with what a person does next."""
+    try:
+        kind_of(plan).raise_unless_done(outcome)
+        if outcome.standing in _NOT_DONE:
+            error, text = _NOT_DONE[outcome.standing]
+            raise error(f"plan {plan.plan_id} {text}", data={"plan": plan.plan_id})
+    except AcktrailError as error:
+        error.hint = "; ".join(filter(None, (error.hint, outcome.next)))
+        raise
 
 
 def parse_plan(text: str, where: str) -> ChangePlan:

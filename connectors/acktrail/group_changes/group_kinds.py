@@ -14,7 +14,7 @@ from acktrail.change.collection.collect import read_states
 from acktrail.change.collection.facts import StateFacts
 from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
-from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.change_plan import PLAN_AGAIN, PartitionPlan
 from acktrail.change.planning.notices import refusal_error
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
@@ -105,12 +105,10 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
     def raise_unless_done(self, outcome: ChangeOutcome) -> None:
         if outcome.execution is not None:
             _raise_unless_changed(outcome, outcome.execution)
-        elif ChangeStatus.UNKNOWN in outcome.groups.values():
-            hint = "no answer came, and it does not show: it may still arrive; look again later"
-            raise OutcomeUnknown(f"the outcome of plan {outcome.plan_id} is not known", hint=hint)
 
 
 class _GroupDeletion(_GroupKind):
+    command = "acktrail groups delete"
     operation = "DELETE"
     is_undoable = True
     is_deletion = True
@@ -124,6 +122,8 @@ class _GroupDeletion(_GroupKind):
 
 
 class _OffsetDeletion(_GroupDeletion):
+    command = "acktrail groups delete-offsets"
+
     def send(self, admin: ShareGroupAdmin, part: GroupChange) -> Sequence[ChangeResult]:
         return admin.delete_offsets(part.group_id, part.topics)
 
@@ -133,6 +133,7 @@ class _OffsetDeletion(_GroupDeletion):
 
 
 class _ConfigChange(_GroupKind):
+    command = "acktrail groups config set"
     operation = "ALTER_CONFIGS"
 
     def asked(self, part: GroupChange) -> Row:
@@ -162,7 +163,7 @@ def _check_preview(run: ChangeRun[GroupChangePlan]) -> None:
     """Raise ChangeRefused when a rule forbids the plan, PlanStale when the same plan, made now, has another preview."""
     _check_refusals(run.plan)
     if planned_again(run.cluster, run.plan).preview != run.plan.preview:
-        raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
+        raise PlanStale("preview_changed", "what would be changed is not what was shown", hint=PLAN_AGAIN)
 
 
 def _check_refusals(plan: GroupChangePlan) -> None:
@@ -209,13 +210,8 @@ def _raise_unless_changed(change: ChangeOutcome, execution: Execution) -> None:
     hidden = [group for group in answered if change.groups.get(group) == ChangeStatus.FAILED]
     if hidden:
         text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
-        hint = f"acktrail change verify {change.plan_id} looks again"
-        raise OutcomeUnknown(text, hint=hint, data={"plan": change.plan_id})
-    try:
-        raise_unless_done(execution.results, operation="DELETE")
-    except OutcomeUnknown as error:
-        hint = f"acktrail change show {change.plan_id} lists what was found; {error.hint}".removesuffix("; ")
-        raise OutcomeUnknown(error.message, hint=hint, data={**error.data, "plan": change.plan_id}) from error
+        raise OutcomeUnknown(text, data={"plan": change.plan_id})
+    raise_unless_done(execution.results, operation="DELETE")
     if execution.not_sent:
         group, why = next(iter(execution.not_sent.items()))
-        raise PartlyDone(f"group {group!r} was not sent: {why}", hint="the same plan may be applied again")
+        raise PartlyDone(f"group {group!r} was not sent: {why}")

@@ -16,15 +16,15 @@ from kafka.protocol.admin.topics import CreatePartitionsRequest
 
 from acktrail.backoff import Backoff
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled
+from acktrail.change.change_kind import ChangeKind, ChangeRun, Row, Settled
 from acktrail.change.execution.attempt import Attempt, Execution
-from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus
+from acktrail.change.lifecycle.plan_life import OPEN
+from acktrail.change.planning.change_plan import PLAN_AGAIN
 from acktrail.change.verification.verify import check_free, note_found
 from acktrail.errors import (
     AcktrailError,
     ConfigurationError,
     InputError,
-    OutcomeUnknown,
     PlanStale,
     RetryableError,
     UnknownName,
@@ -48,7 +48,6 @@ from acktrail_expansion.looks.ledger_connector import take_look
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
 
-_AGAIN: Final = "make a new plan: acktrail expand plan"
 _SPREAD_S: Final = 30.0
 """How long brokers may take to learn the count."""
 _COLUMNS: Final = ("GROUP", "TYPE", "ORDERED", "OPEN", "NOT KNOWN", "OPEN IN PARTITIONS")
@@ -57,6 +56,7 @@ _SHOWN: Final = 50
 
 class _Expansion(ChangeKind[ExpansionPlan]):
     plan_type = ExpansionPlan
+    command = "acktrail expand plan"
     operation = "ALTER"
 
     def text(self, plan: ExpansionPlan) -> str:
@@ -104,12 +104,6 @@ class _Expansion(ChangeKind[ExpansionPlan]):
             one.group_id: (_outcome(run), {}) for one in found if one.standing in OPEN
         }
         return _with_wait(run, note_found(run, found, (), outcomes))
-
-    def raise_unless_done(self, outcome: ChangeOutcome) -> None:
-        if ChangeStatus.UNKNOWN in outcome.groups.values():
-            text = f"plan {outcome.plan_id}: partitions were asked for, and it is not known whether they came"
-            hint = f"acktrail change verify {outcome.plan_id} looks again: nothing is sent twice"
-            raise OutcomeUnknown(text, hint=hint, data={"plan": outcome.plan_id})
 
 
 EXPANSION: Final[ChangeKind[Any]] = _Expansion()
@@ -185,11 +179,11 @@ def _listing(admin: ShareGroupAdmin, plan: ExpansionPlan) -> list[bool]:
         raise UnknownName("topic", plan.topic)
     if any(topic_id != plan.topic_id for topic_id, _ in known):
         text = f"the topic {plan.topic!r} was deleted and created again since the plan was made"
-        raise PlanStale("topic_recreated", text, hint=_AGAIN)
+        raise PlanStale("topic_recreated", text, hint=PLAN_AGAIN)
     odd = [count for _, count in known if count not in (plan.old_count, plan.new_count)]
     if odd:
         text = f"the topic {plan.topic!r} had {counted(plan.old_count, 'partition')} and has {odd[0]}"
-        raise PlanStale("count_changed", text, hint=_AGAIN)
+        raise PlanStale("count_changed", text, hint=PLAN_AGAIN)
     return [each is not None and each[1] == plan.new_count for each in found]
 
 

@@ -152,6 +152,7 @@ class MigrationPlan(ResetPlan):
 
 class _MigrationChange(ResetChange):
     plan_type: type[ResetPlan] = MigrationPlan
+    command = "acktrail change plan migration"
 
     def text(self, plan: ResetPlan) -> str:
         """A table of the first share partitions, and the sums of those that are not refused."""

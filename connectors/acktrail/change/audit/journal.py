@@ -27,7 +27,7 @@ from acktrail.change.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.change.lifecycle.plan_life import ChangeStatus, GroupStatus, blocking, standings
-from acktrail.change.planning.change_plan import ChangePlan, plan_row
+from acktrail.change.planning.change_plan import PLAN_AGAIN, ChangePlan, plan_row
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
@@ -163,13 +163,12 @@ class Journal:
             self.note([planned_entry(plan, row)])
             return
         if any(found["plan_hash"] != plan.plan_hash for found in stored):
-            raise errors.PlanStale(
-                "edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again"
-            )
+            text = f"plan {plan.plan_id} was stored with another hash"
+            raise errors.PlanStale("edited_plan", text, hint=PLAN_AGAIN)
         known = self.audit(mine)
         if any(audited.plan_hash != plan.plan_hash for audited in known):
             text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
-            raise errors.PlanStale("edited_plan", text, hint="plan again, and see acktrail change audit")
+            raise errors.PlanStale("edited_plan", text, hint=f"{PLAN_AGAIN}, and see acktrail change audit")
         if not any(audited.event == Event.PLANNED for audited in known):
             self.note([planned_entry(plan, stored[0])])
 

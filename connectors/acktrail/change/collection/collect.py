@@ -19,6 +19,7 @@ from acktrail.change.collection.facts import (
     TargetOffsets,
     TopicFacts,
 )
+from acktrail.change.planning.change_plan import PLAN_AGAIN
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, groups_among, is_in
 from acktrail.errors import NotAuthorized, PlanStale, near_names
@@ -220,7 +221,7 @@ def _states_since(inquiry: FactsCollection, before: StateFacts) -> StateFacts:
         record = addressed.record
         if isinstance(record, ShareSnapshot) and record.is_initialization:
             text = f"another client reset group {record.key.group_id!r} a moment ago"
-            raise PlanStale("state_moved", f"the plan is stale: {text}", hint="plan again: acktrail change plan reset")
+            raise PlanStale("state_moved", f"the plan is stale: {text}", hint=PLAN_AGAIN)
     return inquiry.states() if records else before
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
-from acktrail.change.lifecycle.plan_life import PARTIAL
+from acktrail.change.lifecycle.plan_life import PARTIAL, ChangeStatus, next_step
 from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition
@@ -52,7 +52,7 @@ class OpenRequests:
             reason = error.message if isinstance(error, AcktrailError) else "interrupted"
         raise OutcomeUnknown(
             f"plan {self._plan_id} was sent, and its outcome is not known: {reason}",
-            hint=f"change nothing else of the group; acktrail change verify {self._plan_id} settles it",
+            hint=next_step(ChangeStatus.UNKNOWN).on(self._plan_id).command,
             data={"plan": self._plan_id},
         ) from error
 
@@ -74,8 +74,7 @@ class Attempt:
 
     def __init__(self, journal: Journal, plan: ChangePlan, groups: Sequence[str]) -> None:
         self.journal = journal
-        before = journal.standings({"plan_id": plan.plan_id})
-        self.number = max((standing.attempt for standing in before), default=0) + 1
+        self.number = max((row.attempt for row in journal.audit({"plan_id": plan.plan_id})), default=0) + 1
         self.entry = partial(audit_entry, plan, self.number)
         self._leased, self._plan_id = list(groups), plan.plan_id
         self._expires_at_ms = 0

@@ -14,7 +14,7 @@ from acktrail.change.collection.facts import Snapshot
 from acktrail.change.execution.attempt import Attempt, Execution, Key, request_detail
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.new_plans import judged_again
-from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.change_plan import PLAN_AGAIN, PartitionPlan
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan, changes_since_plan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
@@ -161,7 +161,7 @@ def _without(rows: Sequence[PartitionPlan], refusals: Sequence[Notice]) -> tuple
 
 def _stale(changes: Sequence[Notice], now: Snapshot) -> AcktrailError:
     """What to raise for a plan after `changes`."""
-    error = refusal_error(changes, now.groups, kind=PlanStale, hint="make a new plan: acktrail change plan reset")
+    error = refusal_error(changes, now.groups, kind=PlanStale, hint=PLAN_AGAIN)
     if isinstance(error, PlanStale):
         error.message = f"the plan is stale: {error.message}"
     return error
@@ -186,16 +186,13 @@ def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], executi
         what = f"{row['status']} ({row['error'] or ''})".removesuffix(" ()")
         text += f", first {row['topic']}:{row['partition']} of group {row['group_id']!r}: {what}"
     if unclear:
-        hint = f"see acktrail change show {plan_id}; acktrail change verify {plan_id} looks again"
-        raise OutcomeUnknown(text, hint=hint, data={"plan": plan_id})
+        raise OutcomeUnknown(text, data={"plan": plan_id})
     if len(bad) < len(outcomes):
-        hint = f"acktrail change show {plan_id} lists them; apply the same plan again: what is done is left out"
-        raise PartlyDone(text, hint=hint)
+        raise PartlyDone(text)
     if not bad:
-        raise PartlyDone(f"group {next(iter(not_sent))!r} was not sent", hint="the same plan may be applied again")
+        raise PartlyDone(f"group {next(iter(not_sent))!r} was not sent")
     if not tried or any(row["status"] == Status.NOT_ATTEMPTED or row["error_code"] is None for row in tried):
-        hint = "nothing was changed there, verification says; the same plan may be applied again"
-        raise RetryableError(text, hint=hint)
+        raise RetryableError(text)
     _raise_refusal(tried[0])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled
 from acktrail.change.execution.attempt import Execution, Key
+from acktrail.change.planning.change_plan import PLAN_AGAIN
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.errors import ChangeRefused, PlanStale
 
@@ -15,6 +16,7 @@ class ResetChange(ChangeKind[ResetPlan]):
     """What a branch derives from whose plans are resets, too."""
 
     plan_type = ResetPlan
+    command = "acktrail change plan reset"
     if_refused = "nothing is sent while a rule forbids it; --partial sends the rest, if there is any"
     is_undoable = True
 
@@ -52,12 +54,17 @@ def _done_before(run: ChangeRun[ResetPlan]) -> frozenset[Key]:
     check_not_undone(journal.tables, plan)
     if any(notice not in plan.notices for notice in unanswered_now(journal.tables, plan)):
         text = "another plan was sent to the same share partitions since, and its outcome is not known"
-        raise PlanStale("unanswered_request", text, hint="make a new plan, which names it: acktrail change plan reset")
+        raise PlanStale("unanswered_request", text, hint=PLAN_AGAIN)
     done = done_before(run.cluster, journal, plan)
     if run.is_done and any(row.key not in done for row in plan.executable(partial=True)):
         text = f"plan {plan.plan_id} was carried out, and not everything is at its target any more"
-        raise ChangeRefused("plan_carried_out", text, hint="nothing was sent: acktrail change plan reset")
+        raise ChangeRefused("plan_carried_out", text, hint=PLAN_AGAIN)
     return done
 
 
+class _Undo(ResetChange):
+    command = "acktrail change undo"
+
+
 RESET: ChangeKind[Any] = ResetChange()
+UNDO: ChangeKind[Any] = _Undo()

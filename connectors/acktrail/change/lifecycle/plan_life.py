@@ -9,20 +9,22 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from acktrail.change.audit.audit_chain import AuditRow, Event, in_order
-from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused
+from acktrail.change.planning.change_plan import PLAN_AGAIN
+from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, OutcomeUnknown
 from acktrail.times import utc_text
 
 _NO_STEP: Final = frozenset({Event.LEASE_REFUSED, Event.RECORDED})
 PARTIAL: Final = "partial"
 """The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
-_AGAIN: Final = "make a new plan: acktrail change plan reset"
 
 
 class ChangeStatus(StrEnum):
@@ -31,8 +33,8 @@ class ChangeStatus(StrEnum):
 
     UNKNOWN: it was sent, or was about to be, and its outcome was not noted. UNVERIFIED: the coordinator answered that
     it is done. OVERWRITTEN: it was done, and something changed it again while the group was empty. FAILED: nothing was
-    changed. STARTED: the lease was taken and nothing was sent. STOPPED: parts were carried out, a rejection closed the
-    rest. UNDONE: another plan took back everything that this one did.
+    changed. STARTED: the lease was taken and nothing was sent. STOPPED: parts were, or may have been, carried out, a
+    rejection closed the rest. UNDONE: another plan took back everything that this one did.
     """
 
     UNKNOWN = "UNKNOWN"
@@ -130,8 +132,8 @@ class Lease:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
     """One group in the newest attempt at one plan, and the newest row about it. `group_id` is empty where the change is
-    about no group: it is the whole plan then. `lease` None: it was given back.
-    `is_partial`: the attempt left out share partitions of the group."""
+    about no group: it is the whole plan then. `lease` None: it was given back, an UNKNOWN outcome was looked for.
+    `is_partial`: it left out share partitions of the group. `unknown`: an earlier attempt with an UNKNOWN outcome."""
 
     plan_id: str
     attempt: int
@@ -140,6 +142,7 @@ class GroupStatus:
     standing: ChangeStatus = ChangeStatus.STARTED
     lease: Lease | None = None
     is_partial: bool = False
+    unknown: GroupStatus | None = None
 
     def at(self, now_ms: int) -> GroupStatus:
         """As it counts at a moment: what holds a lease that is not over is still running."""
@@ -160,6 +163,12 @@ class GroupStatus:
             lease = Lease(expires_at_ms=expires_at_ms, host=row.host, pid=pid)
         return replace(self, newest=row, standing=standing, lease=lease, is_partial=is_partial)
 
+    @property
+    def counted(self) -> GroupStatus:
+        """The attempt that counts: one that changed nothing settles no earlier one whose outcome is not known."""
+        is_over = self.lease is None and self.standing in _NOTHING_CHANGED
+        return self.unknown if self.unknown is not None and is_over else self
+
 
 def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
     """How every group stands in the newest attempt of every plan, oldest first. Decisions, and rows that vouch for
@@ -171,10 +180,11 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
         key = (row.plan_id, row.group_id or "")
         before = found.get(key)
         if before is None or before.attempt < row.attempt:
-            before = GroupStatus(plan_id=row.plan_id, attempt=row.attempt, group_id=key[1], newest=row)
+            unknown = before if before is None or before.standing is _S.UNKNOWN else before.unknown
+            before = GroupStatus(plan_id=row.plan_id, attempt=row.attempt, group_id=key[1], newest=row, unknown=unknown)
         if before.attempt == row.attempt:
             found[key] = before.after(row)
-    return list(found.values())
+    return [one.counted for one in found.values()]
 
 
 def blocking(found: Iterable[GroupStatus], group_id: str, *, plan_id: str, now_ms: int) -> GroupStatus | None:
@@ -184,6 +194,11 @@ def blocking(found: Iterable[GroupStatus], group_id: str, *, plan_id: str, now_m
     own = (one for one in found if one.group_id == group_id and (group_id or one.plan_id == plan_id))
     leased = ((one, one.lease) for one in own if one.lease is not None)
     return next((one for one, lease in leased if lease.is_held(now_ms) or one.standing is _S.UNKNOWN), None)
+
+
+def status_found(outcome: str) -> ChangeStatus:
+    """How a group stands of which verification found this."""
+    return _NEXT[Event.VERIFIED, outcome]
 
 
 def worst_status(found: Iterable[ChangeStatus]) -> ChangeStatus:
@@ -216,53 +231,76 @@ class Step(StrEnum):
     UNDO = "undo"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a step is refused. `text` follows the plan's name."""
+class Refusal(NamedTuple):
+    """Why a step is refused. `text` follows the plan's name; its `NextStep` says what to do instead."""
 
     rule: str
     text: str
-    hint: str = ""
 
 
-_REJECTED: Final = Refusal("plan_rejected", "was rejected", _AGAIN)
-_EXPIRED: Final = Refusal("plan_expired", "has expired: it was not approved in time", _AGAIN)
+class NextStep(NamedTuple):
+    """What to do next with a plan, in words for the `command` line and for Airflow's `form`. `is_open`: what was sent is
+    not settled; nothing else of the group may be changed before."""
+
+    command: str
+    form: str
+    is_open: bool = False
+
+    def on(self, plan_id: str, new_plan: str = PLAN_AGAIN) -> NextStep:
+        """For the plan with this id; `new_plan` says how a plan of its kind is made."""
+        command, form = (text.format(plan=plan_id, new_plan=new_plan) for text in (self.command, self.form))
+        return NextStep(command, form, self.is_open)
+
+
+_REJECTED: Final = Refusal("plan_rejected", "was rejected")
+_EXPIRED: Final = Refusal("plan_expired", "has expired: it was not approved in time")
 _BUSY: Final = Refusal("plan_running", "is being carried out")
-_OPEN: Final = Refusal("plan_unsettled", "was sent and is not verified")
-_OVERWRITTEN: Final = Refusal(
-    "plan_overwritten",
-    "was carried out, and something else is there now",
-    "keep the group stopped; acktrail change verify looks again; then make a new plan",
-)
-_CARRIED_OUT: Final = Refusal(
-    "plan_carried_out", "was carried out", "acktrail change undo takes it back, start offsets only"
-)
-_UNDONE: Final = Refusal("plan_undone", "was taken back", _AGAIN)
+_OPEN: Final = Refusal("plan_unsettled", "was sent, and what became of it was not looked for")
+_UNCLEAR: Final = Refusal("plan_unsettled", "was sent, and what became of it is not known")
+_OVERWRITTEN: Final = Refusal("plan_overwritten", "was carried out, and something else is there now")
+_CARRIED_OUT: Final = Refusal("plan_carried_out", "was carried out")
+_UNDONE: Final = Refusal("plan_undone", "was taken back")
 _NOTHING: Final = Refusal("nothing_to_undo", "changed nothing: there is nothing to take back")
-_ROWS: Final[Mapping[ChangeStatus, tuple[ChangeStatus | Refusal, ...]]] = MappingProxyType(
-    {
-        # APPROVE, REJECT, EXPIRE, APPLY, UNDO
-        _S.PLANNED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
-        _S.APPROVED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
-        _S.REJECTED: (_REJECTED, _S.REJECTED, _S.REJECTED, _REJECTED, _NOTHING),
-        _S.EXPIRED: (_EXPIRED, _S.REJECTED, _S.EXPIRED, _EXPIRED, _NOTHING),
-        _S.REFUSED: (_S.REFUSED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
-        _S.STARTED: (_S.STARTED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
-        _S.FAILED: (_S.FAILED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
-        _S.RUNNING: (_BUSY, _BUSY, _S.RUNNING, _BUSY, _BUSY),
-        _S.UNKNOWN: (_OPEN, _OPEN, _S.UNKNOWN, _OPEN, _OPEN),
-        _S.UNVERIFIED: (_OPEN, _OPEN, _S.UNVERIFIED, _OPEN, _OPEN),
-        _S.PARTLY: (_S.PARTLY, _S.STOPPED, _S.STOPPED, _S.RUNNING, _S.UNDONE),
-        _S.STOPPED: (_REJECTED, _S.STOPPED, _S.STOPPED, _REJECTED, _S.UNDONE),
-        _S.OVERWRITTEN: (_OVERWRITTEN, _CARRIED_OUT, _S.OVERWRITTEN, _OVERWRITTEN, _S.UNDONE),
-        _S.DONE: (_CARRIED_OUT, _CARRIED_OUT, _S.DONE, _S.DONE, _S.UNDONE),
-        _S.UNDONE: (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _UNDONE),
-    }
-)
-LIFE: Final[Mapping[tuple[ChangeStatus, Step], ChangeStatus | Refusal]] = MappingProxyType(
-    {(standing, step): answer for standing, row in _ROWS.items() for step, answer in zip(Step, row, strict=True)}
-)
-"""The standing after a step (for APPLY while it lasts), or why it is refused."""
+_Answer = ChangeStatus | Refusal
+_ROWS: Final[Mapping[tuple[ChangeStatus, str | None], tuple[_Answer, ...]]] = {
+    # APPROVE, REJECT, EXPIRE, APPLY, UNDO
+    (_S.PLANNED, None): (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+    (_S.APPROVED, None): (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+    (_S.REJECTED, None): (_REJECTED, _S.REJECTED, _S.REJECTED, _REJECTED, _NOTHING),
+    (_S.EXPIRED, None): (_EXPIRED, _S.REJECTED, _S.EXPIRED, _EXPIRED, _NOTHING),
+    (_S.REFUSED, None): (_S.REFUSED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+    (_S.STARTED, None): (_S.STARTED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+    (_S.FAILED, None): (_S.FAILED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+    (_S.RUNNING, None): (_BUSY, _BUSY, _S.RUNNING, _BUSY, _BUSY),
+    (_S.UNKNOWN, None): (_OPEN, _OPEN, _S.UNKNOWN, _OPEN, _OPEN),
+    (_S.UNKNOWN, "unknown"): (_UNCLEAR, _S.STOPPED, _S.UNKNOWN, _S.RUNNING, _UNCLEAR),
+    (_S.UNVERIFIED, None): (_OPEN, _OPEN, _S.UNVERIFIED, _OPEN, _OPEN),
+    (_S.PARTLY, None): (_S.PARTLY, _S.STOPPED, _S.STOPPED, _S.RUNNING, _S.UNDONE),
+    (_S.STOPPED, None): (_REJECTED, _S.STOPPED, _S.STOPPED, _REJECTED, _S.UNDONE),
+    (_S.OVERWRITTEN, None): (_OVERWRITTEN, _CARRIED_OUT, _S.OVERWRITTEN, _OVERWRITTEN, _S.UNDONE),
+    (_S.DONE, None): (_CARRIED_OUT, _CARRIED_OUT, _S.DONE, _S.DONE, _S.UNDONE),
+    (_S.UNDONE, None): (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _UNDONE),
+}
+_WORDS: Final = tomllib.loads(files(__package__).joinpath("next_steps.toml").read_text("utf-8"))
+
+
+LIFE: Final = MappingProxyType({key: dict(zip(Step, row, strict=True)) for key, row in _ROWS.items()})
+"""By status and what verification found last (None: the same whatever it found): the status after each step (for APPLY
+while it lasts), or why it is refused."""
+
+
+def life_at(status: ChangeStatus, verified: str | None = None) -> Mapping[Step, _Answer]:
+    """The answers to each step of a plan with this status, of which verification last found `verified`."""
+    return LIFE.get((status, verified)) or LIFE[status, None]
+
+
+def next_step(status: ChangeStatus, verified: str | None = None) -> NextStep:
+    """What a person does next with a plan with this status, of which verification last found `verified`."""
+    words = _WORDS[status]
+    words = words.get(verified, words)
+    return NextStep(words["command"], words["form"], words.get("open", False))
+
+
 DECIDES: Final[Mapping[str, Step]] = MappingProxyType(
     {Event.APPROVED: Step.APPROVE, Event.REJECTED: Step.REJECT, Event.EXPIRED: Step.EXPIRE}
 )
@@ -278,34 +316,40 @@ class Undone(NamedTuple):
 _NOT_UNDONE: Final = Undone((), is_all=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlanLife:
-    """How a plan stands. `groups` is empty when nothing was attempted; `decisions` are the audit rows that say who
-    approved or rejected it, or that no one did in time; `undone_by` are the plans that took it back."""
+    """How a plan stands. `verified`: what verification found of an outcome that is UNKNOWN (None: it did not look).
+    `groups` is empty when nothing was attempted; `decisions` are the audit rows that say who approved or rejected it,
+    or that no one did in time; `undone_by` are the plans that took it back."""
 
     plan_id: str
     standing: ChangeStatus
+    verified: str | None = None
     groups: tuple[GroupStatus, ...] = ()
     decisions: tuple[AuditRow, ...] = ()
     undone_by: tuple[str, ...] = ()
 
+    def next(self, new_plan: str = PLAN_AGAIN) -> NextStep:
+        """What a person does next; `new_plan` says how a plan of its kind is made."""
+        return next_step(self.standing, self.verified).on(self.plan_id, new_plan)
+
     def after(self, step: Step) -> ChangeStatus:
-        """The standing after `step`. Raises ChangeRefused with the rule that forbids it, or ChangeInProgress when a
-        process executes the plan or it was not verified."""
-        answer = LIFE[self.standing, step]
+        """The standing after `step`. Raises ChangeRefused with the rule that forbids it, ChangeInProgress when a
+        process executes the plan, OutcomeUnknown when its outcome is not known."""
+        answer = life_at(self.standing, self.verified)[step]
         if isinstance(answer, Refusal):
             raise self._error(answer)
         return answer
 
     def _error(self, refusal: Refusal) -> AcktrailError:
-        if refusal in (_BUSY, _OPEN):
+        if refusal is _BUSY:
             group = next(group for group in self.groups if group.standing is self.standing)
-            hint = f"acktrail change verify {self.plan_id}"
-            if refusal is _BUSY:
-                hint = f"process {group.lease.pid} on {group.lease.host} has it" if group.lease else "try again"
+            hint = f"process {group.lease.pid} on {group.lease.host} has it" if group.lease else "try again"
             return ChangeInProgress(group.group_id, plan_id=self.plan_id, hint=f"{refusal.text}: {hint}")
-        text = f"plan {self.plan_id} {refusal.text}{self._by(refusal)}"
-        return ChangeRefused(refusal.rule, text, hint=refusal.hint, data={"plan": self.plan_id})
+        text, data = f"plan {self.plan_id} {refusal.text}{self._by(refusal)}", {"plan": self.plan_id}
+        if refusal in (_OPEN, _UNCLEAR):
+            return OutcomeUnknown(text, hint=self.next().command, data=data)
+        return ChangeRefused(refusal.rule, text, hint="" if refusal is _NOTHING else self.next().command, data=data)
 
     def _by(self, refusal: Refusal) -> str:
         if refusal is _UNDONE and self.undone_by:
@@ -328,8 +372,7 @@ def life_of(
     undone: Undone = _NOT_UNDONE,
 ) -> PlanLife:
     """How the plan stands by `rows` of the audit. `is_refused`: a rule forbids it since it was made. `is_expired`: it
-    is too old now, which counts while nothing was attempted. `undone`: what
-    other plans took back of it."""
+    is too old now, which counts while nothing was attempted. `undone`: what other plans took back of it."""
     mine = sorted((row for row in rows if row.plan_id == plan_id), key=lambda row: row.sequence)
     groups = tuple(found.at(now_ms) for found in standings(mine))
     standing = worst_status(group.standing for group in groups)
@@ -338,6 +381,8 @@ def life_of(
     found = {row.outcome for row in mine if row.event == Event.VERIFIED}
     if standing in _NOTHING_CHANGED and found & {"done", "partly"}:  # an attempt before the newest one did something
         standing = ChangeStatus.PARTLY
+    was_looked_for = all(group.lease is None for group in groups if group.standing in OPEN)
+    verified = "unknown" if standing is ChangeStatus.UNKNOWN and was_looked_for else None
     decisions = tuple(row for row in mine if row.event in DECIDES)
     steps = [DECIDES[row.event] for row in decisions]
     if is_expired and not groups and not is_refused:
@@ -345,9 +390,9 @@ def life_of(
     if undone.is_all:
         steps.append(Step.UNDO)
     for step in steps:
-        answer = LIFE[standing, step]
+        answer = life_at(standing, verified)[step]
         standing = standing if isinstance(answer, Refusal) else answer
-    return PlanLife(plan_id=plan_id, standing=standing, groups=groups, decisions=decisions, undone_by=undone.by)
+    return PlanLife(plan_id, standing, verified, groups, decisions, undone.by)
 
 
 def note_of(row: AuditRow) -> str:

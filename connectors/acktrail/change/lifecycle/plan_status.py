@@ -13,13 +13,11 @@ from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_rows
-from acktrail.change.change_kind import kind_of
+from acktrail.change.change_kind import kind_of, new_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset, TargetOffsets
 from acktrail.change.lifecycle.plan_life import (
     DECIDES,
-    OPEN,
-    ChangeStatus,
     PlanLife,
     Status,
     Step,
@@ -77,12 +75,12 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[s
 def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     """The status of one plan as JSON: its standing, who decided what, its groups, and the newest `executions`."""
     rows = read_audit(tables, {"plan_id": plan_id})
-    stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "refusals"])
-    about = stored[0] if stored else {"plan_id": plan_id, "refusals": 0, "created_at": None}
+    stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "kind", "refusals"])
+    about: _Row = stored[0] if stored else {"plan_id": plan_id, "kind": "", "refusals": 0, "created_at": None}
     life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms())
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
     executions = [_execution(row) for row in _newest(read_executions(tables, [plan_id])).values()]
-    return {**_of_life(life), "groups": groups, "executions": executions}
+    return {**_of_life(life, about["kind"]), "groups": groups, "executions": executions}
 
 
 def _life(row: _Row, rows: Iterable[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
@@ -114,12 +112,13 @@ def _outcome(row: PartitionPlan, newest: _Row | None) -> dict[str, Any]:
     return never_sent if newest is None else _execution(newest)
 
 
-def _of_life(life: PlanLife) -> dict[str, Any]:
+def _of_life(life: PlanLife, kind: str) -> dict[str, Any]:
     decisions = [
         {"decision": DECIDES[row.event].value, "by": row.actor, "at": utc_text(row.audited_at), "why": note_of(row)}
         for row in life.decisions
     ]
-    return {"standing": life.standing.value, "decisions": decisions, "undone_by": list(life.undone_by)}
+    about = {"standing": life.standing.value, "verified": life.verified, "next": life.next(new_plan(kind)).command}
+    return {**about, "decisions": decisions, "undone_by": list(life.undone_by)}
 
 
 def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
         **{name: row[name] for name in _LISTED},
         "created_at": utc_text(row["created_at"]),
         "groups": row["group_ids"],
-        **_of_life(life),
+        **_of_life(life, row["kind"]),
         "attempts": max((one.attempt for one in life.groups), default=0),
         "group_standings": {one.group_id: one.standing.value for one in life.groups},
     }
@@ -326,9 +325,9 @@ def undo_offsets(
         raise ChangeRefused("nothing_to_undo", text, hint=f"see acktrail change show {plan.plan_id}")
     for undo in ledger.undos.get(plan.plan_id, ()):
         other = life_of(undo, audit, now_ms=now_ms)
-        if other.standing in {ChangeStatus.RUNNING, *OPEN}:
+        if other.next().is_open:
             group = next(one for one in other.groups if one.standing is other.standing)
-            raise ChangeInProgress(group.group_id, plan_id=undo, hint=f"settle it first: acktrail change verify {undo}")
+            raise ChangeInProgress(group.group_id, plan_id=undo, hint=other.next().command)
     is_deletion = kind_of(plan).is_deletion
     outcomes, before = ledger.outcomes[plan.plan_id], ledger.taken_back(plan.plan_id)
     found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)

@@ -27,7 +27,8 @@ PLAN_VERSION: Final = 1
 DAY_MS: Final = 86_400_000
 _CLOCK_SKEW_MS: Final = 300_000
 """How far clocks of two machines may differ before a plan counts as from the future."""
-PLAN_AGAIN: Final = "make a new plan: acktrail change plan reset"
+PLAN_AGAIN: Final = "make a new plan"
+"""What to do, where the kind of the plan is not known; `change_kind.new_plan` names the command."""
 _TOTALS: Final = ("partitions", "delivered_again", "skipped", "acknowledgements_forgotten", "archived_forgotten")
 _COPIED: Final = (
     *("group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "start_offset"),

@@ -112,6 +112,7 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
     forbids it."""
     from acktrail.change import api
     from acktrail.change.change_kind import kind_of
+    from acktrail.change.lifecycle.plan_life import ChangeStatus, next_step
     from acktrail.change.planning.change_plan import plan_json
     from acktrail.change.planning.notices import refusal_error
     from acktrail.view.change_text import plan_text
@@ -124,7 +125,7 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
         kind = kind_of(plan)
         raise refusal_error(plan.refusals, plan.groups, operation=kind.operation, hint=kind.if_refused)
     if not as_json:
-        how = f"to carry it out: acktrail change apply {out or plan.plan_id} --execute"
+        how = next_step(ChangeStatus.PLANNED).on(str(out or plan.plan_id)).command
         typer.echo(f"nothing was changed; {how if out or target else '--out FILE keeps the plan'}", err=True)
 
 
@@ -196,14 +197,14 @@ def show_outcome(
 ) -> None:
     """Print what became of a plan; raise when something of it is not done, also when it cannot be printed."""
     from acktrail.change import api
-    from acktrail.change.change_kind import kind_of
+    from acktrail.change.change_kind import raise_unless_done
     from acktrail.plain_data import to_json_value
 
     found = api.outcome(journal, plan, settled, execution)
     try:
         typer.echo(json.dumps(to_json_value(found)) if as_json else _outcome_text(found))
     finally:
-        kind_of(plan).raise_unless_done(found)
+        raise_unless_done(plan, found)
 
 
 def _outcome_text(found: ChangeOutcome) -> str:
@@ -213,7 +214,7 @@ def _outcome_text(found: ChangeOutcome) -> str:
     is_all_ok = all(Status(row["status"]).is_ok for row in found.partitions)
     notes = [printable(found.settled.note)] if found.settled.note else []
     if not found.settled.groups and is_all_ok:
-        what = "nothing to settle" if found.execution is None else "everything is done already"
+        what = f"nothing to settle; {found.next}" if found.execution is None else "everything is done already"
         return "\n".join([what, *notes])
     groups = table(("GROUP", "STANDING"), [(group or "-", standing) for group, standing in found.groups.items()])
     results = [results_text(found.partitions)] if found.partitions else []

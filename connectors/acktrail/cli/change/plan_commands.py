@@ -149,6 +149,7 @@ def reject(
 def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: Cluster | None = None) -> None:
     """Note the decision; with `cluster`, by which the plan is judged, an approval."""
     from acktrail.change import api
+    from acktrail.change.lifecycle.plan_life import next_step
     from acktrail.change.lifecycle.plan_status import account
 
     loaded, by, approved = change_preview.load_any_plan(plan, target), account(), cluster is not None
@@ -158,7 +159,7 @@ def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: C
         return
     typer.echo(f"plan {loaded.plan_id} {'approved' if approved else 'rejected'} by {printable(by)}")
     if approved:
-        typer.echo(f"to carry it out: acktrail change apply {loaded.plan_id} --execute", err=True)
+        typer.echo(next_step(standing).on(loaded.plan_id).command, err=True)
 
 
 def apply(

@@ -23,10 +23,7 @@ def list_plans(
     *,
     at: OfTables,
 ) -> None:
-    """List the plans with their status, the newest first.
-
-    UNKNOWN: it was sent, or was about to be, and its outcome was not noted; `acktrail change verify` settles it.
-    """
+    """List the plans with their status and what to do next, the newest first."""
     from acktrail.change.lifecycle import plan_status
     from acktrail.plain_tables import few
 
@@ -37,8 +34,8 @@ def list_plans(
     if not found:
         typer.echo("no plans")
         return
-    headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY")
-    named = ("plan_id", "created_at", "kind", "standing", "groups", "partitions", "strategy", "created_by")
+    headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY", "NEXT")
+    named = ("plan_id", "created_at", "kind", "standing", "groups", "partitions", "strategy", "created_by", "next")
     rows = [{**line, "groups": few(line["groups"])} for line in found]
     typer.echo(table(headers, [[row[name] for name in named] for row in rows]))
 
@@ -64,7 +61,7 @@ def show(
     typer.echo(plan_text(loaded, painted))
     if progress:
         words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
-        typer.echo(f"\nstanding {progress['standing']}")
+        typer.echo(f"\nstanding {progress['standing']}: {progress['next']}")
         for one in progress["decisions"]:
             why = f": {printable(one['why'])}" if one["why"] else ""
             typer.echo(f"{words[one['decision']]} by {printable(one['by'])} at {one['at']}{why}")

@@ -27,7 +27,7 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 from acktrail.tables.exported.damage_report import COMPARED_COLUMNS
 from acktrail.tables.exported.export_ranges import newest_shifts
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records, record_tables
@@ -166,7 +166,7 @@ class UnvalidatedRecords:
         columns = [*dict.fromkeys((*RECORD_COLUMNS, *compared))]
         begin = {p: self._begin(p) for p in partitions if p in self.since}
         for some in [partitions] if self.stored.in_order else [[partition] for partition in partitions]:
-            rows = pc.field("state_partition").isin(some) & later_records(begin)
+            rows = one_of("state_partition", some) & later_records(begin)
             batches = store.file_batches(RECORDS, self.files, columns=columns, where=rows, sparing=True)
             yield from record_tables(batches, MOST_RECORDS if self.stored.in_order else None)
 

@@ -26,7 +26,7 @@ from acktrail.kafka.groups.observation import observe as observe_brokers
 from acktrail.kafka.groups.observation import unanswered_groups
 from acktrail.kafka.state_source import StateTask
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records
 from acktrail.times import new_run_id
@@ -309,7 +309,7 @@ def known_names(tables: Tables) -> KnownNames:
     """The names in ``state_records``, and the topics that were there when they were last seen. Share partitions that
     the newest reconciliation found deleted are left out where ``replay_memory`` has it; then only files that came since
     are read, else all, two columns of them."""
-    rows = tables.read("topics", columns=["topic_id", "topic"], where=~pc.field("status").isin(_GONE)).to_pylist()
+    rows = tables.read("topics", columns=["topic_id", "topic"], where=~one_of("status", _GONE)).to_pylist()
     seen = frozenset(row["topic_id"] for row in rows)
     topics = {row["topic_id"]: row["topic"] for row in rows if row["topic"] is not None}
     records = tables.snapshot(RECORDS)

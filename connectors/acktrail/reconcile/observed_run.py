@@ -23,6 +23,7 @@ from acktrail.format.columns.share_partition_keys import first_matches, key_code
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.replay.stored_offsets import OffsetRuns
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.exported.export_ranges import offset_shifts, read_ranges
 from acktrail.tables.open_runs import SAMPLED
 
@@ -348,7 +349,7 @@ def coverage_of(tables: Tables, observation: Observation) -> dict[int, Coverage]
 
 def _gaps(ranges: pa.Table, runs: OffsetRuns) -> tuple[Gap, ...]:
     """The gaps that the exporter noted, and any other offsets between two of its commits."""
-    is_before = pc.field("gap_reason").isin(_BEFORE_THE_FIRST)
+    is_before = one_of("gap_reason", _BEFORE_THE_FIRST)
     noted = ranges.filter(pc.field("gap_first").is_valid() & ~is_before)
     pairs = {*zip(noted["gap_first"].to_pylist(), noted["gap_last"].to_pylist(), strict=True)}
     pairs |= {*zip(runs.end[:-1].tolist(), (runs.first[1:] - 1).tolist(), strict=True)}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.open_runs import OpenRuns, open_runs
 from acktrail.view import wording
 from acktrail.view.queue_rows import ROWS_A_PAGE, ListPart, part_of
@@ -109,7 +110,7 @@ def open_findings(tables: Tables, runs: OpenRuns | None = None, *, gone_too: boo
     """The findings that the newest `runs` saw, by `FindingRow.urgency`; with `gone_too` also those of earlier ones
     alone. Where no run is known there are none. Raises ConfigurationError, RetryableError: a table cannot be read."""
     runs = runs or open_runs(tables)
-    where = None if gone_too else pc.field("run_id").isin(list(runs.run_ids))
+    where = None if gone_too else one_of("run_id", runs.run_ids)
     rows = tables.read("findings", columns=FINDING_COLUMNS, where=where).to_pylist() if runs.run_ids else []
     is_named = all(row["topic"] is not None or row["topic_id"] is None for row in rows)
     names = {} if is_named else topic_names(tables.read("topics", columns=["topic_id", "topic"]))

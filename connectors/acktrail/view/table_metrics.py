@@ -17,7 +17,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -30,6 +29,7 @@ from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
 from acktrail.serving.metrics_endpoint import build_info, by, each, one
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view.cluster_health import cluster_health, greatest
 from acktrail.view.export_rows import GAP_REASONS
 from acktrail.view.queue_rows import OUTCOMES, statuses_of
@@ -191,7 +191,7 @@ class _Families:
         if newest is None:
             return {}
         suite, of_branches = pc.field("suite"), sorted(BRANCH_SUITES)
-        kinds = (~suite.isin(pa.array(of_branches, pa.string())), *(suite == name for name in of_branches))
+        kinds = (~one_of("suite", of_branches), *(suite == name for name in of_branches))
         rows = [row for kind in kinds for row in self._newest_results(kind, newest - _RECENT)]
         found: dict[str, list[dict[str, Any]]] = {}
         for (name, _), own in groupby(sorted(rows, key=_VALIDATION), _VALIDATION):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 from acktrail_expansion import EXPANSIONS, FENCES, OBSERVATIONS
 from acktrail_expansion.law.order import (
     NEVER,
@@ -334,7 +334,7 @@ def read_logs(tables: Tables, snapshot: TableSnapshot, wanted: Collection[LookPl
     places = pa.table({"topic_id": pa.array(topics, STRING), "observed_at": pa.array(instants, INSTANT)})
     spans, at = file_spans(snapshot).items(), np.unique(np.array(instants, np.int64))
     paths = [path for path, (first, last) in spans if np.diff(np.searchsorted(at, [first, last + 1]))[0]]
-    where = pc.field("partition").is_valid() & pc.field("observed_at").isin(pa.array(at, INSTANT))
+    where = pc.field("partition").is_valid() & one_of("observed_at", pa.array(at, INSTANT))
     columns = ["topic_id", "observed_at", "partition", *_LOG]
     found: dict[LookPlace, dict[int, dict[str, Any]]] = {}
     for batch in tables.file_batches(OBSERVATIONS, sorted(paths), columns=columns, where=where):

@@ -29,6 +29,7 @@ from acktrail.format.columns.record_columns import CHANGE_COLUMNS, changes_of
 from acktrail.format.columns.schemas.table_schemas import INT64, STRING
 from acktrail.model.status_changes import StatusChange
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail_expansion import POSITIONS
 from acktrail_expansion.audit.found_expansions import Row, TopicExpansion, by_names
 from acktrail_expansion.law.order import (
@@ -101,7 +102,7 @@ def _read_changes(
     topics = pa.array(sorted(expansions), STRING)
     added, most = np.array([_bounds(expansions[name]) for name in topics.to_pylist()], np.int64).reshape(-1, 2).T
     found = [CHANGE_COLUMNS.empty_table()]
-    where = pc.field("topic_id").isin(topics)
+    where = one_of("topic_id", expansions)
     for batch in tables.file_batches(HISTORY, paths, columns=CHANGE_COLUMNS.names, where=where):
         topic = pc.index_in(batch["topic_id"], value_set=topics).to_numpy(zero_copy_only=False)
         matters = (batch["partition"].to_numpy() >= added[topic]) | (batch["first_offset"].to_numpy() < most[topic])
@@ -265,7 +266,7 @@ def _lane(each: TopicExpansion, partition: int) -> tuple[int, ...]:
 def read_marks(tables: Tables, pieces: Iterable[Sequence[str]], lanes: Mapping[str, Lanes]) -> dict[Owner, list[Marks]]:
     """The marks of every group in each topic of `lanes`, by lane. `pieces`: paths of files that follow each other in
     time."""
-    where = pc.field("topic_id").isin(sorted(lanes)) & pc.field("partition").is_valid()
+    where = one_of("topic_id", lanes) & pc.field("partition").is_valid()
     read = partial(tables.file_batches, POSITIONS, columns=_COLUMNS, where=where, dictionaries=_OWNER)
     return marks_of(map(read, pieces), lanes)
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import UnknownName
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view.wording import counted, number
 from acktrail_dashboard.web.branch_views import BranchViews, ReportSection
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -37,7 +38,7 @@ def _context(visit: Visit) -> Mapping[str, Any]:
 
 def _alerts(visit: Visit) -> Iterable[tuple[str, str]]:
     """Groups in trouble."""
-    where = pc.field("verdict").isin([OrderVerdict.BROKEN.value, OrderVerdict.SKIPPED.value])
+    where = one_of("verdict", [OrderVerdict.BROKEN.value, OrderVerdict.SKIPPED.value])
     rows = visit.read("expansion_verdicts", columns=("group_id",), where=where)
     if rows.num_rows:
         groups = counted(pc.count_distinct(rows["group_id"]).as_py(), "group")

@@ -16,6 +16,7 @@ from acktrail.model.queue_status import Urgency
 from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.open_runs import write_branch_findings
 from acktrail.times import utc_text
 from acktrail.view.finding_rows import FindingRow, open_findings
@@ -55,7 +56,7 @@ def _late(tables: Tables) -> Iterator[tuple[str, _Row, str]]:
 def _bad(tables: Tables) -> Iterator[tuple[str, _Row, str]]:
     """Broken order and skipped records, the worst first."""
     ordered = ordered_groups()
-    where = pc.field("verdict").isin(list(_BAD)) | (pc.field("skipped_records") > 0)
+    where = one_of("verdict", _BAD) | (pc.field("skipped_records") > 0)
     for row in worst_first(tables.read("expansion_verdicts", where=where)).to_pylist():
         if row["verdict"] == OrderVerdict.BROKEN:
             rule = "ordered_group_kept_order" if row["group_id"] in ordered else "group_kept_order"

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail_expansion import STEP
 from acktrail_expansion.law.order import KeyMapping
 from acktrail_expansion.resets.reset_order import Fence, FencedExpansion
@@ -56,7 +57,7 @@ def _seen_counts(tables: Tables, own: Mapping[str, Any]) -> dict[str, int]:
         return {}
     newest = _EPOCH + dt.timedelta(microseconds=audited_us)
     within = (pa.scalar(newest - _LOOKED, INSTANT) <= _AT) & (pa.scalar(newest, INSTANT) >= _AT)
-    is_own = (pc.field("cluster_id") == own["cluster_id"]) & pc.field("topic_id").isin(own["topic_id"])
+    is_own = (pc.field("cluster_id") == own["cluster_id"]) & one_of("topic_id", own["topic_id"])
     where, columns = within & is_own & pc.field("partition_count").is_valid(), ("topic_id", "partition_count")
     rows = tables.read("partition_observations", columns=columns, where=where)
     least = rows.group_by("topic_id").aggregate([("partition_count", "min")])

@@ -14,7 +14,7 @@ from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import HistoryCompleteness
 from acktrail.reconcile.past.history_reader import HistoryReader, TopicName
-from acktrail.tables.delta.table_snapshot import all_of
+from acktrail.tables.delta.table_snapshot import all_of, one_of
 
 _TABLE: Final = "dead_letter_records"
 _LETTER: Final = ("dlq_topic", "dlq_partition", "dlq_offset", "timestamp_ms", "delivery_count", "message")
@@ -109,7 +109,7 @@ class DeadLetterReader:
         is_certain = topic.topic is None or len(self._history.ids_of(topic.topic)) == 1
         where = all_of(
             pc.field("group_id") == group_id,
-            pc.field("topic").isin(names),
+            one_of("topic", names),
             pc.field("partition") == partition,
             pc.field("offset") == offset,
         )
@@ -147,7 +147,7 @@ class DeadLetterReader:
         """Offsets that are in no row, of every log that has a dead-letter record of the group."""
         own = self._tables.read(_TABLE, columns=["dlq_topic_id"], where=pc.field("group_id") == group_id)
         ids = pc.unique(own["dlq_topic_id"]).to_pylist()
-        rows = self._tables.read(_TABLE, columns=[*_LOG, "dlq_offset"], where=pc.field("dlq_topic_id").isin(ids))
+        rows = self._tables.read(_TABLE, columns=[*_LOG, "dlq_offset"], where=one_of("dlq_topic_id", ids))
         logs = rows.group_by(list(_LOG), use_threads=False).aggregate([("dlq_offset", "max"), ("dlq_offset", "count")])
         found = (
             MissingLetters(

@@ -32,7 +32,7 @@ from acktrail.model.status_changes import (
 from acktrail.reconcile.observed_run import Gap
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, change_positions
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import all_of
+from acktrail.tables.delta.table_snapshot import all_of, one_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
 
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
@@ -135,7 +135,7 @@ def _of_share_partition(
 
 def noted_gaps(tables: Tables, numbers: Sequence[int]) -> NotedGaps:
     """The gaps that the exporter and the retention noted, ascending, by state partition."""
-    where = pc.field("gap_first").is_valid() & pc.field("state_partition").isin(list(numbers))
+    where = pc.field("gap_first").is_valid() & one_of("state_partition", numbers)
     found: defaultdict[int, list[Gap]] = defaultdict(list)
     for row in tables.read("export_ranges", columns=["state_partition", *_GAP], where=where).to_pylist():
         found[row["state_partition"]].append(Gap(*(row[name] for name in _GAP)))
@@ -187,7 +187,7 @@ def _times(tables: Tables, places: Mapping[int, Iterable[int]]) -> dict[tuple[in
     """The broker's time of exported records, by state partition and offset."""
     if not places:
         return {}
-    number, offset = pc.field("state_partition"), pc.field("offset")
-    where = reduce(or_, ((number == each) & offset.isin(list(own)) for each, own in places.items()))
+    number = pc.field("state_partition")
+    where = reduce(or_, ((number == each) & one_of("offset", own) for each, own in places.items()))
     rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where)
     return {(row["state_partition"], row["offset"]): row["timestamp_ms"] for row in rows.to_pylist()}

@@ -28,7 +28,7 @@ from acktrail.reconcile.past.history_tables import CHANGES, HELD, saved_rows
 from acktrail.reconcile.past.saved_states import RECORDS_USED
 from acktrail.replay.time_buckets import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
+from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of, one_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
 
 _BY_GAPS: Final = frozenset({UnknownReason.GAP, UnknownReason.EARLIER})
@@ -179,11 +179,9 @@ class HistoryReader:
         self, group_id: str | None = None, topic: str | None = None, partition: int | None = None
     ) -> pc.Expression | None:
         """The rows about the share partitions of a group, a topic (name or id) and a partition; None: all rows."""
-        topic_id, ids = pc.field("topic_id"), () if topic is None else self.ids_of(topic)
-        of_topic = topic_id == ids[0] if len(ids) == 1 else topic_id.isin(ids)
         return all_of(
             None if group_id is None else pc.field("group_id") == group_id,
-            None if topic is None else of_topic,
+            None if topic is None else one_of("topic_id", self.ids_of(topic)),
             None if partition is None else pc.field("partition") == partition,
         )
 

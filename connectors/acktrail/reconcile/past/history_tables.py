@@ -33,7 +33,7 @@ from acktrail.tables.cluster_check import create_anew_for, create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 
 CHANGES: Final = "delivery_history"
 HELD: Final = HISTORY.name
@@ -137,9 +137,9 @@ def unattributed_records(tables: Tables, state_partitions: Iterable[int]) -> lis
     any share partition of their state partition. Records of an unknown type are not among them: a broker skips
     these."""
     where = (
-        ~pc.field("decode_status").isin(["decoded", "unknown_type"])
+        ~one_of("decode_status", ["decoded", "unknown_type"])
         & pc.field("group_id").is_null()
-        & pc.field("state_partition").isin(list(state_partitions))
+        & one_of("state_partition", state_partitions)
     )
     rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where)
     return rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist()

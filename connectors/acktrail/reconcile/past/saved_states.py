@@ -22,7 +22,7 @@ from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 from acktrail.tables.exported.record_files import (
     NewRecords,
     RecordFiles,
@@ -103,7 +103,7 @@ class SavedStates:
             return columns.empty_table()
         snapshot = tables.snapshot(self.table.name, version=self.version)
         assert snapshot is not None
-        where = pc.field("state_partition").isin(own) & pc.field("next_offset").is_null()
+        where = one_of("state_partition", own) & pc.field("next_offset").is_null()
         return snapshot.read(columns=columns.names, where=where)
 
 

@@ -31,6 +31,7 @@ from acktrail.reconcile.past import history_tables
 from acktrail.reconcile.record_changes import record_changes
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
 from acktrail.times import instant_text
 
@@ -103,8 +104,8 @@ class SettledHistory:
         for row in history_tables.unattributed_records(tables, numbers):
             self._doubts[row["state_partition"]].append(row["offset"])
         where = (
-            pc.field("group_id").isin(sorted({own.key.group_id for own in ranges}))
-            & pc.field("topic_id").isin(sorted({own.key.topic_id for own in ranges}))
+            one_of("group_id", {own.key.group_id for own in ranges})
+            & one_of("topic_id", {own.key.topic_id for own in ranges})
             & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
             & (pc.field("last_offset") >= min(own.first_offset for own in ranges))
             & settled_filter()
@@ -127,7 +128,7 @@ class SettledHistory:
     def saved_states(self) -> tuple[dict[int, int], pa.Table]:
         """Where newer records are to be read from, by state partition, and what is held there of the groups: rows of
         ``HELD_COLUMNS``."""
-        where = pc.field("group_id").isin(sorted({own.key.group_id for own in self._ranges}))
+        where = one_of("group_id", {own.key.group_id for own in self._ranges})
         return history_tables.saved_positions(self._tables), history_tables.saved_rows(self._tables, where)
 
     def add(
@@ -201,8 +202,8 @@ class SettledCounts:
 def settled_filter() -> pc.Expression:
     """The rows of ``DELIVERY_HISTORY`` that `settled_counts` needs: changes to acknowledged or archived, to and from an
     unknown status, and the first of a share partition."""
-    is_settled = pc.field("delivery_state").isin([_ACKNOWLEDGED, _ARCHIVED])
-    return is_settled | (pc.field("standing") == _UNKNOWN) | pc.field("before_standing").isin([_UNKNOWN, _ABSENT])
+    is_settled = one_of("delivery_state", [_ACKNOWLEDGED, _ARCHIVED])
+    return is_settled | (pc.field("standing") == _UNKNOWN) | one_of("before_standing", [_UNKNOWN, _ABSENT])
 
 
 def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], pa.Table]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -235,8 +235,7 @@ class TableSnapshot:
         """The rows whose columns have the values of `equal` (a list: one of them), and at least those of `least`, in no
         order, for callers that know nothing of Arrow. Values are compared, never parsed. Files that cannot hold such
         rows, by their statistics, are not read."""
-        values = ((pc.field(column), value) for column, value in equal.items())
-        equals = (field.isin(value) if isinstance(value, list) else field == value for field, value in values)
+        equals = (one_of(name, value if isinstance(value, list) else [value]) for name, value in equal.items())
         where = all_of(*equals, *(pc.field(column) >= value for column, value in least.items()))
         return self.read(columns=columns, where=where).to_pylist()
 
@@ -326,6 +325,15 @@ def _own(entries: Mapping[str, Any]) -> dict[str, str]:
 def reconciliation_commit(cluster_id: str | None, run_id: str) -> str:
     """The app id of the commit that brought a reconciliation to a table."""
     return f"acktrail.reconcile/{cluster_id}/{run_id}"
+
+
+def one_of(column: str, values: Iterable[object]) -> pc.Expression:
+    """The rows whose `column` has one of `values`; none of them where there is no value, of which Arrow alone would
+    know no type."""
+    given = [*values]
+    if len(given) == 1:
+        return pc.field(column) == given[0]
+    return pc.field(column).isin(given) if given else pc.scalar(value=False)
 
 
 def all_of(*conditions: pc.Expression | None) -> pc.Expression | None:

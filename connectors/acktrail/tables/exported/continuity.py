@@ -22,7 +22,7 @@ from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
+from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot, one_of
 from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT, RANGES_TABLE, newest_shifts, shift_mark
 from acktrail.tables.exported.record_files import RECORDS
 
@@ -161,7 +161,7 @@ def with_gaps(
     """`rows` of ``export_ranges`` where the `lost` offsets are gaps, made by the run `run_id` (None: by that of the
     range). What remains of a range has the counts of its records in ``state_records``."""
     last = max((each.last_offset for each in lost), default=-1)
-    is_met = pc.field("state_partition").isin([each.state_partition for each in lost])
+    is_met = one_of("state_partition", [each.state_partition for each in lost])
     is_met &= pc.field("first_offset").is_valid() & (pc.field("first_offset") <= last)
     parts = [part for row in rows.filter(is_met).to_pylist() for part in cut_range(row, lost, reason, run_id)]
     _count_records(tables, [part for part in parts if part["records_read"] is None])

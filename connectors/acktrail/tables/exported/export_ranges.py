@@ -23,7 +23,7 @@ from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.format.wire.raw_record import record_fingerprint
 from acktrail.tables.cluster_check import check_state_topic
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
+from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot, one_of
 from acktrail.tables.exported.record_files import extremes
 
 RANGES: Final = "ranges"
@@ -176,7 +176,7 @@ def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Exp
     ]
     if not replaced:
         return {}
-    own = where & pc.field("state_partition").isin(replaced) & pc.field("offset_shift").is_valid()
+    own = where & one_of("state_partition", replaced) & pc.field("offset_shift").is_valid()
     return extremes(tables.read("export_ranges", columns=_SHIFTS, where=own), "offset_shift", "max")
 
 

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 
 RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 RECORDS: Final = "state_records"
@@ -106,7 +106,7 @@ def later_records(positions: Mapping[int, int], *columns: str) -> pc.Expression:
     of a state partition that has none."""
     number, fields = pc.field("state_partition"), [pc.field(name) for name in columns or _ADDRESS[1:]]
     known = ((number == each) & reduce(or_, (own >= at for own in fields)) for each, at in positions.items())
-    return reduce(or_, known, ~number.isin(pa.array([*positions], pa.int32())))
+    return reduce(or_, known, ~one_of("state_partition", positions))
 
 
 def records_between(begins: Mapping[int, int], ends: Mapping[int, int], column: str = "offset") -> pc.Expression:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import history_text, queue_rows
 from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
 from acktrail.view.partition_rows import PartitionKey, partition_key, row_key
@@ -153,7 +154,7 @@ def _past_strips(visit: Visit, own: pc.Expression) -> list[dict[str, Any]]:
     chosen = ids[:: max(1, -(-len(ids) // _PAST))]
     if not chosen:
         return []
-    rows = visit.read("share_partition_states", columns=_STATE, where=pc.field("run_id").isin(chosen) & own)
+    rows = visit.read("share_partition_states", columns=_STATE, where=one_of("run_id", chosen) & own)
     pairs = [(row["observed_at"], state_window(row)) for row in rows.sort_by("observed_at").to_pylist()]
     known = [(at, window) for at, window in pairs if window is not None]
     widest = max((window.end - window.start for _, window in known), default=0)

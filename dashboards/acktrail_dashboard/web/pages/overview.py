@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows, finding_rows
 from acktrail.view.queue_rows import groups_of, status_counts, told_changes, tone_counts
 from acktrail.view.wording import SEVERITIES, canonical, headline, tally
@@ -28,7 +29,7 @@ def _overview(visit: Visit) -> dict[str, Any]:
     worst: list[dict[str, Any]] = groups.slice(0, _GROUPS_SHOWN).to_pylist()
     counts, partition_counts = status_counts(groups), status_counts(rows)
     # Before the first reconciliation those of branches alone.
-    findings = findings_where(visit, pc.field("run_id").isin(pa.array(visit.open_runs.run_ids, pa.string())))
+    findings = findings_where(visit, one_of("run_id", visit.open_runs.run_ids))
     critical = sum(row.severity == "critical" for row in findings)
     named = [(row["group_id"], row["status"], row["status_since"]) for row in worst]
     sentence, tone = headline(named, counts, stopping=_stopping(visit), critical_findings=critical)

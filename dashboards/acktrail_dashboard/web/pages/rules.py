@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from acktrail.errors import UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows, finding_rows
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -45,7 +46,7 @@ def _results_of(visit: Visit, runs: list[tuple[str, datetime]], columns: tuple[s
     """The results of these runs: files without them, by their statistics, are not read. `columns` None: all."""
     if not runs:
         return TABLES["quality_results"].empty_table().select(list(columns or TABLES["quality_results"].names))
-    where = pc.field("run_id").isin([run_id for run_id, _ in runs])
+    where = one_of("run_id", [run_id for run_id, _ in runs])
     where &= pc.field("evaluated_at") >= pa.scalar(min(at for _, at in runs))
     return visit.read("quality_results", columns=columns, where=where)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import UnknownName
+from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows
 from acktrail.view.wording import RESULTS, SEVERITIES, canonical, status_rank, tally
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -24,7 +25,7 @@ _PLAN_COLUMNS: Final = ("run_id", "plan_id", "kind", "strategy", "created_at", "
 
 def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     """What the tables have of these runs: one run, or the tries of one."""
-    where = pc.field("run_id").isin(pa.array(run_ids, pa.string()))
+    where = one_of("run_id", run_ids)
     totals = visit.read("run_totals", where=where).sort_by([("observed_at", "descending")])
     ranges = visit.read("export_ranges", columns=_RANGE_COLUMNS, where=where)
     quality = visit.read("quality_results", where=where)

@@ -239,8 +239,8 @@ class Refusal(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """What to do next with a plan, in words for the `command` line and for Airflow's `form`. `is_open`: what was sent is
-    not settled; nothing else of the group may be changed before."""
+    """What to do next with a plan, in words for the `command` line and for Airflow's `form`. `is_open`: what was sent
+    is not settled; nothing else of the group may be changed before."""
 
     command: str
     form: str

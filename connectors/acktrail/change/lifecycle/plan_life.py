@@ -197,7 +197,7 @@ def blocking(found: Iterable[GroupStatus], group_id: str, *, plan_id: str, now_m
 
 
 def status_found(outcome: str) -> ChangeStatus:
-    """How a group stands of which verification found this."""
+    """How a group stands once verification found this."""
     return _NEXT[Event.VERIFIED, outcome]
 
 
@@ -285,17 +285,17 @@ _WORDS: Final = tomllib.loads(files(__package__).joinpath("next_steps.toml").rea
 
 
 LIFE: Final = MappingProxyType({key: dict(zip(Step, row, strict=True)) for key, row in _ROWS.items()})
-"""By status and what verification found last (None: the same whatever it found): the status after each step (for APPLY
+"""By status and what verification found last (None: the same in each case): the status after each step (for APPLY
 while it lasts), or why it is refused."""
 
 
 def life_at(status: ChangeStatus, verified: str | None = None) -> Mapping[Step, _Answer]:
-    """The answers to each step of a plan with this status, of which verification last found `verified`."""
+    """The answer to each step, by the status of a plan and what verification found last."""
     return LIFE.get((status, verified)) or LIFE[status, None]
 
 
 def next_step(status: ChangeStatus, verified: str | None = None) -> NextStep:
-    """What a person does next with a plan with this status, of which verification last found `verified`."""
+    """What a person does next, by the status of a plan and what verification found last."""
     words = _WORDS[status]
     words = words.get(verified, words)
     return NextStep(words["command"], words["form"], words.get("open", False))

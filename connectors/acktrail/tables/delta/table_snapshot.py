@@ -328,7 +328,7 @@ def reconciliation_commit(cluster_id: str | None, run_id: str) -> str:
 
 
 def one_of(column: str, values: Iterable[object]) -> pc.Expression:
-    """The rows whose `column` has one of `values`; no row where there is no value: Arrow alone knows no type for that."""
+    """The rows whose `column` has one of `values`; without values none. (Arrow knows no type for an empty set.)"""
     given = [*values]
     if len(given) == 1:
         return pc.field(column) == given[0]

@@ -23,7 +23,7 @@ def list_plans(
     *,
     at: OfTables,
 ) -> None:
-    """List the plans with their status and what to do next, the newest first."""
+    """List the plans, newest first, with status and next step."""
     from acktrail.change.lifecycle import plan_status
     from acktrail.plain_tables import few
 

@@ -23,6 +23,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail_copied_logs.copied_files import choose_dialect, conflicting_records, raw_batches
 from acktrail_copied_logs.dialects import KAFKA_4_2, RELEASED, Dialect
+from acktrail_copied_logs.import_observation import import_observation
 from acktrail_copied_logs.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
 
 _ROWS_AT_ONCE: Final = 65_536
@@ -73,7 +74,8 @@ def import_files(
     """Copy the records of files into ``state_records``, and the range of each commit into ``export_ranges``.
 
     Tables grow in the order of the log, as with an export, and share its positions: records that the tables have are
-    compared and skipped, so that a file may be imported again, and an export continues behind an import.
+    compared and skipped, so that a file may be imported again, and an export continues behind an import. Tables of
+    files only also get an observation (``import_observation``), so that they can be reconciled and validated.
 
     Raises:
         InputError: as ``read_file``; records lie before those in the tables, or behind a hole.
@@ -102,6 +104,9 @@ def import_files(
         done = done.followed_by(TaskExecution(source, sink, run_id=plan.run_id, progress=progress).run())
         known += source.known
         del source  # the next records are loaded when these are gone
+    for sample in import_observation(tables, cluster_id=plan.cluster_id, run_id=plan.run_id, topic_id=topic_id):
+        sink.put(sample)
+    done = done.followed_by(TaskSummary(rows=sink.flush().rows))
     return ImportSummary(
         run_id=plan.run_id,
         cluster_id=plan.cluster_id,

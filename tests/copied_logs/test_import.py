@@ -20,9 +20,11 @@ from state_topics.segment_bytes import batch, segment_file
 from acktrail.config import TablesConfig
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
 from acktrail_copied_logs.dialects import KAFKA_4_2, RELEASED
+from acktrail_copied_logs.import_observation import NOT_ASKED, import_observation
 
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId(TOPIC_ID), partition=7)
@@ -255,3 +257,37 @@ def test_what_has_no_address(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     twice = write_dump([raw(5), raw(5, epoch=1)], tmp_path / "a.jsonl")
     assert "two different records" in imported(capsys, tmp_path / "u", twice).complaint(2)
     assert imported(capsys, tmp_path / "v", write_dump([], tmp_path / "b.jsonl")).code == 0
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_files_alone_are_reconciled_and_validated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_damaged: bool
+) -> None:
+    """Tables of files only have an observation: a verdict that says why it is unknown, and a gate that stops on
+    overlapping batches."""
+    second = StateBatch(first_offset=3 if is_damaged else 5, last_offset=9, delivery_state=2, delivery_count=1)
+    batches = (StateBatch(first_offset=0, last_offset=4, delivery_state=2, delivery_count=1), second)
+    key, value = KAFKA_4_2.encode(snapshot(KEY, 0, batches, snapshot_epoch=0))
+    record = RawRecord(state_partition=3, offset=5, timestamp_ms=9, key=key, value=value)
+    root = tmp_path / "tables"
+    rows = summary(capsys, root, write_dump([record], tmp_path / "state.jsonl"))["rows"]
+
+    reconciled = run(capsys, "run", "reconcile", "--tables", root, "--master", "in-process")
+    gate = run(capsys, "run", "validate", "--tables", root, "--json")
+
+    assert (rows["group_observations"], rows["offset_observations"]) == (2, 6)
+    assert reconciled.code == 0
+    (verdict,) = tables_of(root).rows("reconciliations")
+    assert (verdict["verdict"], NOT_ASKED in verdict["reason"], verdict["durable_lag"]) == ("unknown", True, None)
+    assert gate.code == (6 if is_damaged else 0)
+
+
+def test_import_into_tables_of_an_export_observes_nothing(tmp_path: Path) -> None:
+    """Tables with a record that an export read from the cluster keep the observations that its brokers answered."""
+    tables = tables_of(tmp_path / "tables")
+    rows = [{"state_partition": 3, "last_offset": 7, "source_file": name} for name in ("state.jsonl", None)]
+    named = {"cluster_id": "c1", "run_id": "r2", "topic_id": None}
+    tables.append("export_ranges", rows[:1])
+    assert len(import_observation(tables, **named)) == 2
+    tables.append("export_ranges", rows[1:])
+    assert import_observation(tables, **named) == ()

@@ -33,7 +33,7 @@ _OFFSETS: Final = (
     *("phase", *KEY_COLUMNS, "topic", "log_start_offset", "log_end_offset"),
     *("start_offset", "lag", "error_code", "error"),
 )
-_GROUPS: Final = ("phase", "group_id", "group_type", "group_state", "error_code")
+_GROUPS: Final = ("phase", "group_id", "group_type", "group_state", "error_code", "error")
 _TOPICS: Final = ("topic_id", "topic", "status", "last_seen_at")
 _GROUP_NOT_FOUND: Final = 69
 _NOT_AUTHORIZED: Final = {
@@ -64,13 +64,20 @@ class StateLog:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """A complete observation. `after_began_at` and `observed_at`: when the first and the last answer of the `after`
-    sample came in. `state_logs` by state partition; empty: there was no state topic, or it could not be described."""
+    sample came in. `state_logs` by state partition; empty: there was no state topic, or it could not be described.
+    `is_counted`: whether these are all state partitions; after an import of files this is not known."""
 
     cluster_id: str | None
     run_id: str
     after_began_at: datetime
     observed_at: datetime
     state_logs: Mapping[int, StateLog] = field(default_factory=dict)
+    is_counted: bool = True
+
+    @property
+    def state_partition_count(self) -> int | None:
+        """Partitions of the state topic; None: not known."""
+        return len(self.state_logs) or None if self.is_counted else None
 
     def columns(self, count: int) -> dict[str, pa.Array]:
         """`cluster_id`, `run_id` and `observed_at` of `count` rows."""
@@ -79,11 +86,6 @@ class Observation:
             "run_id": pa.repeat(self.run_id, count),
             "observed_at": pa.repeat(pa.scalar(self.observed_at, INSTANT), count),
         }
-
-    @property
-    def state_partition_count(self) -> int | None:
-        """Partitions of the state topic."""
-        return len(self.state_logs) or None
 
 
 def newest_run(tables: Tables) -> str:
@@ -110,12 +112,14 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
             f"observation {run_id!r} has no sample from after the export", hint="let the export finish, or name another"
         )
     times = pc.min_max(after["observed_at"]).as_py()
+    state_logs, is_counted = _state_logs(tables, run_id, own | (pc.field("exported_at") <= times["min"]))
     return Observation(
         cluster_id=after["cluster_id"][0].as_py(),
         run_id=run_id,
         after_began_at=times["min"],
         observed_at=times["max"],
-        state_logs=_state_logs(tables, run_id, own | (pc.field("exported_at") <= times["min"])),
+        state_logs=state_logs,
+        is_counted=is_counted,
     )
 
 
@@ -131,12 +135,13 @@ def _sampled_runs(tables: Tables) -> dict[str, dict[str, datetime]]:
     return runs
 
 
-def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> dict[int, StateLog]:
-    """By state partition; `known`: the rows of ``export_ranges`` that say how far a log was shifted."""
+def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> tuple[dict[int, StateLog], bool]:
+    """By state partition, and whether these are all; `known`: the rows of ``export_ranges`` that say how far a log was
+    shifted."""
     asked = (pc.field("run_id") == run_id) & (pc.field("topic") == STATE_TOPIC) & pc.field("group_id").is_null()
-    asked &= pc.field("partition").is_valid()
     columns = ["phase", "partition", "log_start_offset", "log_end_offset"]
-    rows = tables.read("offset_observations", columns=columns, where=asked).to_pylist()
+    found = tables.read("offset_observations", columns=columns, where=asked).to_pylist()
+    rows = [row for row in found if row["partition"] is not None]
     sides = {(row["partition"], row["phase"]): row for row in rows}
     shifts = offset_shifts(tables, {row["partition"] for row in rows}, known)
 
@@ -144,7 +149,7 @@ def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> dict[int, 
         found = sides.get((number, phase), {}).get(name)
         return None if found is None else found + shifts.get(number, 0)
 
-    return {
+    logs = {
         number: StateLog(
             log_start_before=offset(number, "before", "log_start_offset"),
             log_end_before=offset(number, "before", "log_end_offset"),
@@ -152,6 +157,7 @@ def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> dict[int, 
         )
         for number, _ in sides
     }
+    return logs, len(rows) == len(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +209,7 @@ class Descriptions:
         group = _of_phase(self.groups, phase, keys, ("group_id",))
         errors = _of_phase(self.group_errors, phase, keys, ("group_id",))
         code, group_error = group["error_code"], _error_texts(errors)
-        is_present = pc.if_else(_is(pc.not_equal(code, 0)), pa.scalar(None, pa.bool_()), pa.scalar(value=True))
+        is_present = pc.if_else(_has_error(group), pa.scalar(None, pa.bool_()), pa.scalar(value=True))
         is_absent = pc.or_(pc.is_null(group["phase"]), _is(pc.equal(code, _GROUP_NOT_FOUND)))
         refused = [pc.is_in(codes, value_set=_REFUSED_CODES) for codes in (share["error_code"], code)]
         refused.append(_is(pc.match_substring_regex(group_error, _REFUSED_TEXTS)))
@@ -226,7 +232,7 @@ def read_descriptions(tables: Tables, run_id: str) -> Descriptions:
     own = pc.field("run_id") == run_id
     offsets = tables.read("offset_observations", columns=_OFFSETS, where=own)
     groups = tables.read("group_observations", columns=_GROUPS, where=own)
-    of_group, has_error = pc.is_valid(offsets["group_id"]), _is(pc.not_equal(offsets["error_code"], 0))
+    of_group, has_error = pc.is_valid(offsets["group_id"]), _has_error(offsets)
     of_share = pc.and_(of_group, pc.is_valid(offsets["partition"]))
     kinds = pc.utf8_lower(pc.if_else(_is(pc.not_equal(groups["group_type"], "")), groups["group_type"], _SHARE_GROUP))
     return Descriptions(
@@ -259,7 +265,12 @@ def _error_texts(rows: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
     """The error of each row, by its code where it has no text; null without an error."""
     said = pc.if_else(_is(pc.not_equal(rows["error"], "")), rows["error"], pa.scalar(None, pa.string()))
     coded = pc.binary_join_element_wise("error", pc.cast(rows["error_code"], pa.string()), " ")
-    return pc.if_else(_is(pc.not_equal(rows["error_code"], 0)), pc.coalesce(said, coded), pa.scalar(None, pa.string()))
+    return pc.if_else(_has_error(rows), pc.coalesce(said, coded), pa.scalar(None, pa.string()))
+
+
+def _has_error(rows: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Whether a row has Kafka's error, or, where no broker was asked, a text that says why."""
+    return pc.coalesce(pc.not_equal(rows["error_code"], 0), pc.is_valid(rows["error"]))
 
 
 def _is(mask: pa.ChunkedArray) -> pa.ChunkedArray:

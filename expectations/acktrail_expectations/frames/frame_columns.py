@@ -299,7 +299,7 @@ def observed_cluster(groups: pa.Table, offsets: pa.Table) -> ObservedCluster:
         delivery_count_limits=_limits(configs, _LIMIT_CONFIG),
         lock_limits=_limits(configs, _LOCK_LIMIT_CONFIG),
         has_dead_letters=has_dead_letters,
-        state_partition_count=len(state_partitions) or None,
+        state_partition_count=None if state_partitions.null_count else len(state_partitions) or None,
         topics=_names(of_logs),
         logs=ends.rename_columns(_LOGS.names).cast(_LOGS),
     )

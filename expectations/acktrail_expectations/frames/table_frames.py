@@ -124,10 +124,12 @@ def reconciliations_frame(reconciliations: pa.Table) -> pd.DataFrame:
 
 
 def state_topic_observed(observed: pa.Table) -> dict[str, int]:
-    """The number of partitions of each state topic, by id, in one run's rows of ``OFFSET_OBSERVATIONS``."""
+    """The number of partitions of each state topic, by id, in one run's rows of ``OFFSET_OBSERVATIONS``; without those
+    topics that have a row without a partition: how many they have is not known."""
     own = _of_state_topic(observed)
+    uncounted = {None, *own.filter(pc.is_null(own["partition"]))["topic_id"].to_pylist()}
     found = own.group_by("topic_id").aggregate([("partition", "count_distinct")]).to_pylist()
-    return {row["topic_id"]: row["partition_count_distinct"] for row in found if row["topic_id"] is not None}
+    return {row["topic_id"]: row["partition_count_distinct"] for row in found if row["topic_id"] not in uncounted}
 
 
 def state_partitions_frame(
@@ -143,6 +145,7 @@ def state_partitions_frame(
         `first_state_partition_count` (missing at the first validation of the state topic).
     """
     own = _of_state_topic(observed)
+    own = own.filter(pc.is_valid(own["partition"]))
     logs = frame_of(own.filter(pc.equal(own["phase"], "before")).select(["partition", *_LOG_OFFSETS]))
     rows = frame_of(own.select(["partition", "topic_id"])).drop_duplicates("partition").sort_values("partition")
     rows = rows.merge(logs.drop_duplicates("partition"), how="left", on="partition")

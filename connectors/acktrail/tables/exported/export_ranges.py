@@ -64,6 +64,17 @@ def read_ranges(tables: Tables) -> pa.Table:
     return _newest[version]
 
 
+def ends_of_files(tables: Tables) -> dict[int, int] | None:
+    """One past the last offset by state partition, of tables whose records are all from files; None: some are not."""
+    snapshot = tables.snapshot("export_ranges")
+    if snapshot is None:
+        return {}
+    ranges = snapshot.read(columns=["state_partition", "last_offset", "source_file"])
+    if ranges["source_file"].null_count:
+        return None
+    return {number: last + 1 for number, last in extremes(ranges, "last_offset", "max").items() if last is not None}
+
+
 def merge_spans(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:
     """`spans` of one partition with `span` after them: grown into the last one unless a gap lies between, or they are
     of different files."""

@@ -1,4 +1,5 @@
-"""The command line in a process that gets a signal right before or right after its first change: run by a test."""
+"""The command line in a process that gets a signal once it has its lease, or right before or right after its first
+change: run by a test."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import signal
 import sys
 from typing import Any
 
+from acktrail.change.audit.journal import Journal
 from acktrail.change.execution.execute_reset import ResetAttempt
 from acktrail.cli.main import main
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -16,8 +18,8 @@ def interrupting(owner: type, name: str, number: int) -> None:
     """The signal comes when the method has returned."""
     call = getattr(owner, name)
 
-    def called(*arguments: Any) -> Any:
-        answer = call(*arguments)
+    def called(*arguments: Any, **named: Any) -> Any:
+        answer = call(*arguments, **named)
         os.kill(os.getpid(), number)
         return answer
 
@@ -28,7 +30,9 @@ if __name__ == "__main__":
     when, number = sys.argv.pop(1), int(sys.argv.pop(1))
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
-    if when == "before":
+    if when == "leased":
+        interrupting(Journal, "take_lease", number)
+    elif when == "before":
         interrupting(ResetAttempt, "_look_once_more", number)
     else:
         for change in ("alter_offsets", "delete_offsets"):

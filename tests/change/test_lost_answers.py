@@ -173,6 +173,23 @@ def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.S
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
 
 
+@ONE_RELEASE
+@pytest.mark.parametrize(("moment", "code"), [("leased", 4), ("before", 5)])
+def test_a_process_that_was_killed_before_its_request_leaves_a_way_out(
+    scene: Scene, ask: Command, moment: str, code: int
+) -> None:
+    """SIGKILL between lease and audit row: verification says that nothing was sent; between audit row and request: that
+    it may still arrive. Both name `apply`, which carries the plan out."""
+    group = scene.group()
+    plan = scene.earliest(group)["plan_id"]
+    assert scene.interrupted(moment, signal.SIGKILL, plan)[0] == -signal.SIGKILL
+    verified = ask("change", "verify", plan, "--wait", "0")
+    assert (verified.code, f"acktrail change apply {plan} --execute" in verified.stderr) == (code, True), verified
+    assert "verify" not in verified.stderr
+    assert ask("change", "apply", plan, "--execute", "--watch", "0").code == 0
+    assert (scene.standing(plan), scene.starts(group)) == ("DONE", [0, 0])
+
+
 def test_a_signal_while_verification_waits(scene: Scene) -> None:
     """A real process that would watch for ten minutes gets SIGTERM once the answer is noted."""
     group = scene.group()

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from change.scenes import (
@@ -353,10 +353,10 @@ def test_what_nobody_knows_is_verified_first(step: Step) -> None:
         (ApprovalRule.SECOND_PERSON, ["ann", "eve"], True),
     ],
 )
-def test_who_may_approve(rule: ApprovalRule, approved_by: list[str], passes: bool) -> None:
+def test_who_may_approve(tmp_path: Path, rule: ApprovalRule, approved_by: list[str], passes: bool) -> None:
     """Neither who made the plan nor for whom, however the name is written; and no rule is no obstacle."""
     plan = replace(a_plan(), created_by="ann", requested_by="bob")
-    admission = Admission(journal=cast("Journal", None), plan=plan, rule=rule)
+    admission = Admission(journal=journal(tmp_path), plan=plan, rule=rule)
     with nullcontext() if passes else pytest.raises(ChangeRefused, match="needs an approval") as refused:
         admission.check_approvals(approved_by)
     assert passes or f"acktrail change approve {plan.plan_id}" in refused.value.hint

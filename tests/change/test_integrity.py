@@ -19,6 +19,7 @@ from drivers import command_line
 
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
@@ -44,6 +45,22 @@ def root(made: Path, tmp_path: Path) -> Path:
 
 def config(root: Path) -> TablesConfig:
     return TablesConfig(uri=str(root))
+
+
+def test_a_damaged_row_takes_no_list_down(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows that somebody put in, with nothing where each plan has something: the list shows them as unreadable, and the
+    others as before; so does one plan's status."""
+    before = {line["plan_id"]: line for line in list_plans(config(root))}
+    row = {**plan_row(planned("p7")), "cluster_id": "c1", "run_id": "r"}
+    nothing: dict[str, Any] = dict.fromkeys(("created_at", "strategy", "group_ids", "created_by", "refusals", "kind"))
+    for number, damage in enumerate(({"kind": "undo"}, {"kind": "gone"}, nothing)):
+        Tables(config(root)).append("reset_plans", [{**row, **damage, "plan_id": f"bad{number}"}])
+    done = command_line.run(capsys, "change", "list", "--tables", str(root), "--json")
+    found = {line["plan_id"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert (done.code, found.keys() - before.keys()) == (0, {"bad0", "bad1", "bad2"})
+    assert {name: found[name] for name in before} == before
+    assert found["bad2"]["standing"] == "UNREADABLE"
+    assert command_line.run(capsys, "change", "list", "--tables", str(root)).code == 0
 
 
 def test_what_was_written_is_whole(root: Path) -> None:

@@ -23,6 +23,7 @@ from change.scenes import (
     scene_of,
     state,
 )
+from expansion.change.test_expansion_plan import a_plan as an_expansion
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,12 +31,13 @@ from acktrail.change.change_kind import load_plan, parse_plan, read_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import with_passed
 from acktrail.change.collection.facts import PartitionFacts, PartitionState
-from acktrail.change.planning.change_plan import check_age, plan_json
+from acktrail.change.planning.change_plan import ChangePlan, check_age, hash_of, plan_json, with_hash
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.request.reset_request import OutOfRange, ResetRequest, StrategyKind
+from acktrail.change.request.reset_request import OutOfRange, ResetRequest, Strategy, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale
+from acktrail.group_changes.group_change_plan import GroupChange, GroupChangePlan
 from acktrail.model.batches import StateBatch
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.view.change_text import plan_text, shown_partitions, sums
@@ -66,6 +68,36 @@ def test_layout_does_not_matter_to_the_hash() -> None:
     plan = a_plan()
     turned = json.dumps(dict(reversed(json.loads(plan_json(plan)).items())), indent=7)
     assert parse_plan(turned, "f") == plan
+
+
+def a_deletion() -> GroupChangePlan:
+    rows = a_plan(a_request(allow_skip=True)).partitions
+    part = GroupChange(group_id="g", topics=("orders",))
+    about = {"plan_id": "p3", "created_at_ms": 0, "created_by": "ann", "cluster": CLUSTER, "partitions": rows}
+    return with_hash(GroupChangePlan(kind="delete_offsets", parts=(part,), **about))
+
+
+@pytest.mark.parametrize("plan", [a_plan(), a_deletion(), an_expansion(3)], ids=["reset", "deletion", "expansion"])
+def test_what_a_person_reads_follows_from_what_is_sent(plan: ChangePlan) -> None:
+    """An edited file whose hash was made again: each field that follows from the request says what is sent, or the
+    file is refused."""
+    others: dict[str, Any] = {"strategy": "to-earliest", "totals": replace(plan.totals, skipped=-1), "reason": "x"}
+    others |= {"kind": "undo", "undoes": "p0", "requested_by": "boss", "moving": "1/9", "notices": ()}
+    for name, value in plan.derived().items():
+        made = replace(plan, **{name: others[name] if others[name] != value else "other"})
+        text = plan_json(replace(made, plan_hash=hash_of(made)))
+        with pytest.raises(InputError):
+            parse_plan(text, "f")
+    assert {"strategy", "totals"} <= plan.derived().keys()
+
+
+def test_an_undo_of_nothing_is_no_plan() -> None:
+    """Kind `undo` without the plan that it takes back, in whichever place it is left out."""
+    for source in (None, "p0"):
+        request = a_request(strategy=Strategy(kind=StrategyKind.TO_SNAPSHOT, source=source))
+        made = replace(with_hash(replace(a_plan(), request=request)), undoes=None)
+        with pytest.raises(PlanStale, match="undoes"):
+            parse_plan(plan_json(replace(made, plan_hash=hash_of(made))), "f")
 
 
 def _changed(value: Any) -> Any:

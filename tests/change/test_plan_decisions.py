@@ -14,6 +14,7 @@ from drivers.command_line import run
 from acktrail.change import api
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.journal import read_audit
+from acktrail.change.lifecycle.plan_status import account, list_plans
 from acktrail.change.planning.change_plan import plan_json, with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
@@ -262,6 +263,27 @@ def test_commands_say_what_they_take(scene: Scene, ask: Command, tmp_path: Path)
     undo = ask("change", "undo", plan["plan_id"], "--without-state", "--json")
     assert json.loads(undo.stdout)["request"]["without_state"] is True
     ask("change", "reject", "x" * 300).complaint(2)
+
+
+@ONE_RELEASE
+def test_a_refused_file_is_not_stored_and_an_edited_maker_is_not_believed(
+    scene: Scene, ask: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that may not be applied leaves nothing behind. One that names another maker than who brings it says so,
+    and who brings it is not the second person."""
+    group, file = scene.group(), tmp_path / "plan.json"
+    plan = from_json_value(ResetPlan, scene.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": "4"}))
+    file.write_text(plan_json(plan))
+    assert ask("change", "apply", str(file), "--execute").code == 2
+    assert scene.events(plan.plan_id) == []
+    assert plan.plan_id not in {line["plan_id"] for line in list_plans(scene.tables)}
+    made = scene.plan(groups=[group], topics=[TOPIC], strategies={"to-earliest": None})
+    plan = with_hash(replace(from_json_value(ResetPlan, made), created_by="the-boss"))
+    file.write_text(plan_json(plan))
+    monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
+    assert "[own_approval]" in ask("change", "approve", str(file)).complaint(2)
+    (line,) = (line for line in list_plans(scene.tables) if line["plan_id"] == plan.plan_id)
+    assert line["created_by"] == f"{account()}, from a file that names the-boss"
 
 
 @ONE_RELEASE

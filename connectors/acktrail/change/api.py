@@ -19,7 +19,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acktrail.change.audit.journal import Journal
-from acktrail.change.change_kind import ChangeOutcome, ChangeRun, Row, Settled, kind_of, load_plan, new_plan
+from acktrail.change.change_kind import (
+    ChangeOutcome,
+    ChangeRun,
+    Row,
+    Settled,
+    check_derived,
+    kind_of,
+    load_plan,
+    new_plan,
+)
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import GroupFacts
 from acktrail.change.lifecycle import plan_status
@@ -65,8 +74,9 @@ def open_journal(tables: TablesConfig, plan: ChangePlan, *, actor: str | None = 
 
 
 def store_plan(tables: TablesConfig, plan: ChangePlan) -> None:
-    """Store a plan. Storing it again changes nothing. Raises PlanStale: another plan with this id is stored."""
-    open_journal(tables, plan).write_plan(plan)
+    """Store a new plan, for who made it. Storing it again changes nothing. Raises PlanStale: another plan with this id
+    is stored."""
+    open_journal(tables, plan, actor=plan.created_by).write_plan(plan)
 
 
 def approval_needed(plan: ChangePlan) -> str:
@@ -142,7 +152,7 @@ def execute(
     max_age_ms: int = DAY_MS,
     requests: OpenRequests | None = None,
 ) -> Execution:
-    """Send a plan, which is stored first. Verify afterwards.
+    """Send a plan, which is stored first, unless it would be refused. Verify afterwards.
 
     Share partitions that an earlier attempt at this plan brought to their targets, where they still are, are left out.
     A plan that was done is not sent again; one whose outcome is not known is looked for first. `requests` counts those
@@ -156,6 +166,8 @@ def execute(
     _check_cluster(cluster, plan)
     admission = Admission(journal=journal, plan=plan, longest_ms=max_age_ms)
     with _kind_of_plan_named(plan):
+        if not journal.audit({"plan_id": plan.plan_id}):
+            kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
         journal.write_plan(plan)
         run = _admitted(cluster, admission, partial=partial, requests=requests)
         if admission.life().standing is ChangeStatus.UNKNOWN:  # its request may have arrived since somebody looked
@@ -235,8 +247,9 @@ def outcome(journal: Journal, plan: ChangePlan, settled: Settled, execution: Exe
 
 
 def _check_cluster(cluster: Cluster, plan: ChangePlan) -> None:
-    """Pass when the plan is of this cluster. Asked before anything of it is stored: tables belong to the first cluster
-    that they see."""
+    """Pass when the plan is of this cluster, and says what it would send. Asked before anything of it is stored: tables
+    belong to the first cluster that they see."""
+    check_derived(plan, f"plan {plan.plan_id}")
     if cluster.admin.cluster_id != plan.cluster_id:
         text = f"the plan is of cluster {plan.cluster_id}, this is cluster {cluster.admin.cluster_id}"
         raise PlanStale("other_cluster", text, hint="name the brokers that the plan was made for")

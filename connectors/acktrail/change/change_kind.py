@@ -186,7 +186,16 @@ def parse_plan(text: str, where: str) -> ChangePlan:
     if hash_of(plan) != plan.plan_hash:
         text = f"{where} was changed after it was made: its hash is another"
         raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
+    check_derived(plan, where)
     return plan
+
+
+def check_derived(plan: ChangePlan, where: str) -> None:
+    """Raise PlanStale where a plan says something else than what would be sent: anybody can write a hash."""
+    for name, value in plan.derived().items():
+        if getattr(plan, name) != value:
+            text = f"{where} was changed after it was made: its {name} does not follow from what it would send"
+            raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
 
 
 def read_plan(file: Path) -> ChangePlan:

@@ -75,11 +75,23 @@ class GroupChangePlan(ChangePlan):
     parts: tuple[GroupChange, ...]
 
     @property
+    def in_words(self) -> str:
+        return self.kind.replace("_", "-")
+
+    @property
     def preview(self) -> tuple[object, ...]:
         """The changes, what is there and what forbids them, not the log's end: the same at any time, if nothing
         moved."""
         there = [(row.key, row.topic_id, row.start_offset, _content(row.state)) for row in self.partitions]
         return self.kind, self.cluster_id, self.parts, self.refusals, there
+
+    def unsaid(self, now: GroupChangePlan) -> bool:
+        """Whether the same plan, made now, warns of something that this one does not."""
+        said, found = (
+            {(one.severity, one.rule, *one.place) for one in plan.notices if one.severity is not Severity.INFO}
+            for plan in (self, now)
+        )
+        return not found <= said
 
 
 def change_notices(
@@ -183,16 +195,12 @@ def plan_deletion(
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]
     notices += change_notices(kind, parts, reset.groups, reset.partitions)
     about = {"reason": reason, "requested_by": requested_by, "groups": reset.groups, "cluster": reset.cluster}
-    records = {"partitions": reset.partitions, "totals": reset.totals}
-    return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), **about, **records)
+    return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), partitions=reset.partitions, **about)
 
 
 def _plan(kind: str, at_ms: int, **more: Any) -> GroupChangePlan:
-    strategy, plan_id = kind.replace("_", "-"), new_run_id(at_ms)
-    plan = GroupChangePlan(
-        kind=kind, strategy=strategy, plan_id=plan_id, created_at_ms=at_ms, created_by=account(), **more
-    )
-    return with_hash(plan)
+    plan_id = new_run_id(at_ms)
+    return with_hash(GroupChangePlan(kind=kind, plan_id=plan_id, created_at_ms=at_ms, created_by=account(), **more))
 
 
 def _beginnings(

@@ -162,7 +162,8 @@ ALTER_CONFIGS: Final[ChangeKind[Any]] = _ConfigChange()
 def _check_preview(run: ChangeRun[GroupChangePlan]) -> None:
     """Raise ChangeRefused when a rule forbids the plan, PlanStale when the same plan, made now, has another preview."""
     _check_refusals(run.plan)
-    if planned_again(run.cluster, run.plan).preview != run.plan.preview:
+    now = planned_again(run.cluster, run.plan)
+    if now.preview != run.plan.preview or run.plan.unsaid(now):
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint=PLAN_AGAIN)
 
 

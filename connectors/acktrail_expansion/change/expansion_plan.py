@@ -58,11 +58,21 @@ class ExpansionPlan(ChangePlan):
     old_count: int
     new_count: int
     key_mapping: KeyMapping
-    moving: str | None
+    moving: str | None = None
     settle_ms: int
     is_compacted: bool | None
     readers: tuple[GroupOnTopic, ...]
     groups_not_asked: tuple[str, ...]
+
+    @property
+    def in_words(self) -> str:
+        return f"expand {self.topic} from {self.old_count} to {self.new_count} partitions"
+
+    def derived(self) -> dict[str, Any]:
+        moving = moving_share(self.old_count, self.new_count, self.key_mapping)
+        plan = replace(self, moving=moving)
+        about = {"kind": EXPAND_TOPIC, "moving": moving, "notices": by_severity(notices_on(plan))}
+        return {**ChangePlan.derived(self), **about}
 
     @property
     def event_id(self) -> str:
@@ -181,13 +191,10 @@ def make_plan(
         old_count=old_count,
         new_count=partitions,
         key_mapping=mapping,
-        moving=moving_share(old_count, partitions, mapping),
         settle_ms=settle // dt.timedelta(milliseconds=1),
         is_compacted=compacted_topics(client_of(admin), [topic])[topic],
         readers=tuple(_readers(admin, topic, old_count, rows)),
         groups_not_asked=tuple(sorted({row["group_id"] for row in rows if "partition" not in row})),
-        kind=EXPAND_TOPIC,
-        strategy=f"expand {topic} from {old_count} to {partitions} partitions",
         cluster=cluster_facts(admin, StateFacts()),
         plan_id=new_run_id(at_ms),
         created_at_ms=at_ms,
@@ -195,12 +202,7 @@ def make_plan(
         requested_by=requested_by,
         reason=reason,
     )
-    return with_notices(plan)
-
-
-def with_notices(plan: ExpansionPlan) -> ExpansionPlan:
-    """The plan with what there is to say about it, and its hash."""
-    return with_hash(replace(plan, notices=by_severity(notices_on(plan))))
+    return with_hash(plan)
 
 
 def _readers(admin: ShareGroupAdmin, topic: str, count: int, rows: Iterable[_Row]) -> Iterator[GroupOnTopic]:

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.change.collection.facts import ClusterFacts
+from acktrail.change.planning.change_plan import with_hash
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.tables.delta.store import Tables
 from acktrail.view.change_text import plan_text
 from acktrail_expansion.change.expansion_kind import key_line
-from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share, with_notices
+from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic
 from acktrail_expansion.law.order import KeyMapping
 from acktrail_expansion.looks.ledger_connector import ListedTopic, topic_rows
 from acktrail_expansion.settings import key_mappings, ordered_groups, settle_time
@@ -99,12 +100,12 @@ def a_plan(
     cluster = ClusterFacts(
         cluster_id="c", release=release, resets_share_groups=True, state_topic_id=None, state_reason=None
     )
-    given = {"kind": "expand_topic", "strategy": "expand", "topic": "orders", "topic_id": "id", "is_compacted": False}
+    given = {"topic": "orders", "topic_id": "id", "is_compacted": False}
     given |= {"cluster": cluster}
     given |= {"old_count": old_count, "new_count": new_count, "key_mapping": mapping, "settle_ms": 420_000}
-    given |= {"moving": moving_share(old_count, new_count, mapping), "readers": groups, "groups_not_asked": ()}
+    given |= {"readers": groups, "groups_not_asked": ()}
     given |= {"plan_id": "p1", "created_at_ms": 0, "created_by": "ann", "requested_by": "", "reason": ""}
-    return with_notices(ExpansionPlan(**{**given, **more}))
+    return with_hash(ExpansionPlan(**{**given, **more}))
 
 
 def test_the_first_glob_that_fits_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,9 +285,9 @@ def read_executions(
 def read_plan_rows(
     tables: TablesConfig, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of ``reset_plans``, oldest first; none when there is no such table yet."""
+    """Rows of ``reset_plans``, oldest first, before them what lost its time; none when there is no such table yet."""
     rows = _read(tables, PLANS, equal, None if columns is None else [*columns, "created_at"])
-    return sorted(rows, key=lambda row: row["created_at"])
+    return sorted(rows, key=lambda row: (row["created_at"] is not None, row["created_at"], str(row["plan_id"])))
 
 
 def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:

@@ -66,10 +66,9 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[s
     by_plan: dict[str, list[AuditRow]] = defaultdict(list)
     for row in read_audit(tables):
         by_plan[row.plan_id].append(row)
-    undos = [row for row in plans if row["kind"] == UNDO]
+    undos = [row for row in plans if row["kind"] == UNDO and row["undoes"]]
     ledger = read_ledger(tables, [row["undoes"] for row in undos], undos)
-    newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
-    return [_line(row, _life(row, by_plan[row["plan_id"]], ledger, at_ms)) for row in newest[:limit]]
+    return [_line(row, by_plan[row["plan_id"]], ledger, at_ms) for row in plans[::-1][:limit]]
 
 
 def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
@@ -121,15 +120,28 @@ def _of_life(life: PlanLife, kind: str) -> dict[str, Any]:
     return {**about, "decisions": decisions, "undone_by": list(life.undone_by)}
 
 
-def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
-    return {
-        **{name: row[name] for name in _LISTED},
-        "created_at": utc_text(row["created_at"]),
-        "groups": row["group_ids"],
-        **_of_life(life, row["kind"]),
-        "attempts": max((one.attempt for one in life.groups), default=0),
-        "group_standings": {one.group_id: one.standing.value for one in life.groups},
-    }
+def _line(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> dict[str, Any]:
+    """The line of a plan; one that was damaged is UNREADABLE and takes no other with it."""
+    line = {**{name: row[name] for name in _LISTED}, "created_at": None, "groups": row["group_ids"] or []}
+    try:
+        life = _life(row, rows, ledger, at_ms)
+        return {
+            **line,
+            "created_by": _maker(row, rows),
+            "created_at": utc_text(row["created_at"]),
+            **_of_life(life, row["kind"]),
+            "attempts": max((one.attempt for one in life.groups), default=0),
+            "group_standings": {one.group_id: one.standing.value for one in life.groups},
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        damaged = {"standing": "UNREADABLE", "verified": None, "next": "acktrail change audit says what was altered"}
+        return {**line, **damaged, "decisions": [], "undone_by": [], "attempts": 0, "group_standings": {}}
+
+
+def _maker(row: _Row, rows: Iterable[AuditRow]) -> str:
+    """Who made a plan: who stored it; a file's own word for that is told as such."""
+    stored_by = next((one.actor for one in rows if one.event == Event.PLANNED), row["created_by"])
+    return stored_by if stored_by == row["created_by"] else f"{stored_by}, from a file that names {row['created_by']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +155,11 @@ class Admission:
     longest_ms: int = DAY_MS
 
     def _asked(self, person: str) -> bool:
-        """Whether a person made the plan, or it was made for them: they may not approve it as the second one."""
-        return _name(person) in {_name(one) for one in (self.plan.created_by, self.plan.requested_by)} - {""}
+        """Whether a person made the plan or brought its file, or it was made for them: they may not approve it as the
+        second one."""
+        rows = self.journal.audit({"plan_id": self.plan.plan_id, "event": Event.PLANNED.value})
+        people = (self.plan.created_by, self.plan.requested_by, *(row.actor for row in rows))
+        return _name(person) in {_name(one) for one in people} - {""}
 
     def life(self) -> PlanLife:
         """How the plan stands now."""

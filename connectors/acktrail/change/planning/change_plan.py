@@ -10,12 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from acktrail import __version__
-from acktrail.change.collection.facts import ClusterFacts, GroupFacts, PartitionOffsets
+from acktrail.change.collection.facts import ClusterFacts, GroupFacts, PartitionOffsets, sum_known
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact
 from acktrail.change.planning.notices import Notice, RefusedParts, refusals_among
 from acktrail.errors import MalformedFile, PlanStale
@@ -84,18 +85,18 @@ NO_TOTALS: Final = Totals(groups=0, partitions=0, refused_partitions=0, unit=Cou
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePlan:
     """The plan of a change of `kind`, for what the cluster was when it was made. `strategy` is what it does in a few
-    words. `groups` are those that it changes, `partitions` the share partitions whose start offsets it changes, each
-    none where it changes something else; `undoes` is the plan that it takes back. `plan_hash` covers every other field.
-    """
+    words: `in_words`. `groups` are those that it changes, `partitions` the share partitions whose start offsets it
+    changes, each none where it changes something else; `undoes` is the plan that it takes back. `plan_hash` covers
+    every other field."""
 
-    kind: str
+    kind: str = ""
     plan_id: str
     created_at_ms: int
     created_by: str
     requested_by: str = ""
     reason: str = ""
     cluster: ClusterFacts
-    strategy: str
+    strategy: str = ""
     undoes: str | None = None
     groups: tuple[GroupFacts, ...] = ()
     partitions: tuple[PartitionPlan, ...] = ()
@@ -105,6 +106,15 @@ class ChangePlan:
     version: int = PLAN_VERSION
     acktrail_version: str = __version__
     plan_hash: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What it does, by what will be sent."""
+        raise NotImplementedError
+
+    def derived(self) -> dict[str, Any]:
+        """The fields that follow from what will be sent: a plan that says something else in one of them is refused."""
+        return {"strategy": self.in_words, "totals": totals_of(self.partitions, self.refusals)}
 
     @property
     def cluster_id(self) -> str:
@@ -124,6 +134,21 @@ class ChangePlan:
 
 
 PlanT = TypeVar("PlanT", bound=ChangePlan)
+
+
+def totals_of(partitions: Sequence[PartitionPlan], refusals: Sequence[Notice]) -> Totals:
+    """The sums over share partitions, without those that `refusals` are about."""
+    refused = RefusedParts(refusals)
+    rows = [row for row in partitions if row.key not in refused]
+    impacts = [row.impact for row in rows if row.impact is not None]
+    are_offsets = any(impact.unit is CountUnit.OFFSETS for impact in impacts)
+    return Totals(
+        groups=len({row.group_id for row in partitions}),
+        partitions=len(partitions),
+        refused_partitions=len(partitions) - len(rows),
+        unit=CountUnit.OFFSETS if are_offsets else CountUnit.RECORDS,
+        **{name: sum_known(getattr(impact, name) for impact in impacts) if impacts else None for name in SUMMED},
+    )
 
 
 def plan_json(plan: ChangePlan) -> str:
@@ -207,5 +232,6 @@ def hash_of(plan: ChangePlan) -> str:
 
 
 def with_hash(plan: PlanT) -> PlanT:
-    """`plan` with the hash over its other fields."""
+    """`plan` with what follows from what will be sent, and with the hash over its other fields."""
+    plan = replace(plan, **plan.derived())
     return replace(plan, plan_hash=hash_of(plan))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import Any, Final
 
 from acktrail.change.collection.facts import (
     GroupFacts,
@@ -20,10 +20,9 @@ from acktrail.change.collection.facts import (
     TargetOffset,
     TargetOffsets,
     TopicFacts,
-    sum_known,
 )
-from acktrail.change.planning.change_plan import SUMMED, ChangePlan, PartitionPlan, Totals
-from acktrail.change.planning.impact import CountUnit, Impact, impact_of, resolve
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
+from acktrail.change.planning.impact import Impact, impact_of, resolve
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity
 from acktrail.change.planning.reset_rules import (
     PlanCheck,
@@ -55,6 +54,16 @@ class ResetPlan(ChangePlan):
 
     request: ResetRequest
 
+    @property
+    def in_words(self) -> str:
+        return self.request.strategy.text
+
+    def derived(self) -> dict[str, Any]:
+        strategy, asked = self.request.strategy, ("reason", "requested_by")
+        undoes = (strategy.source or "") if strategy.kind is StrategyKind.TO_SNAPSHOT else None
+        about = {"kind": _KINDS.get(strategy.kind, "reset"), "undoes": undoes}
+        return {**ChangePlan.derived(self), **about, **{name: getattr(self.request, name) for name in asked}}
+
     def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
         """What may be sent: everything, or (`partial`) what no refusal is about."""
         if self.refusals and not partial:
@@ -66,26 +75,20 @@ class ResetPlan(ChangePlan):
 def build_plan(
     request: ResetRequest, snapshot: Snapshot, checks: Iterable[PlanCheck] = (), *, plan_id: str, created_by: str
 ) -> ResetPlan:
-    """The plan for what was found, without its hash. Pure: the same arguments give the same plan. Refusals are part of
+    """The plan for what was found, for `with_hash`. Pure: the same arguments give the same plan. Refusals are part of
     it: a plan that may not be carried out still says what it would do where that is known."""
-    rows, strategy = planned_rows(request, snapshot), request.strategy
+    rows = planned_rows(request, snapshot)
     said = [*notices_on(request, snapshot, rows), *notices_of_branches(checks, request, snapshot, rows)]
-    plan = ResetPlan(
+    return ResetPlan(
         plan_id=plan_id,
-        kind=_KINDS.get(strategy.kind, "reset"),
         created_at_ms=snapshot.taken_at_ms,
         created_by=created_by,
-        requested_by=request.requested_by,
-        reason=request.reason,
-        strategy=strategy.text,
-        undoes=strategy.source if strategy.kind is StrategyKind.TO_SNAPSHOT else None,
         cluster=snapshot.cluster,
         request=request,
         groups=snapshot.groups,
         partitions=tuple(_partition_plan(row) for row in rows),
         notices=by_severity(said),
     )
-    return with_totals(plan)
 
 
 def planned_rows(request: ResetRequest, snapshot: Snapshot) -> list[PlannedRow]:
@@ -110,23 +113,7 @@ def _partition_plan(row: PlannedRow) -> PartitionPlan:
 
 def with_notices(plan: ResetPlan, notices: Sequence[Notice]) -> ResetPlan:
     """`plan`, without a new hash, with more notices."""
-    return with_totals(replace(plan, notices=by_severity([*plan.notices, *notices]))) if notices else plan
-
-
-def with_totals(plan: ResetPlan) -> ResetPlan:
-    """`plan`, without a new hash, with the sums over its share partitions."""
-    refused = RefusedParts(plan.refusals)
-    rows = [row for row in plan.partitions if row.key not in refused]
-    impacts = [row.impact for row in rows if row.impact is not None]
-    are_offsets = any(impact.unit is CountUnit.OFFSETS for impact in impacts)
-    totals = Totals(
-        groups=len({row.group_id for row in plan.partitions}),
-        partitions=len(plan.partitions),
-        refused_partitions=len(plan.partitions) - len(rows),
-        unit=CountUnit.OFFSETS if are_offsets else CountUnit.RECORDS,
-        **{name: sum_known(getattr(impact, name) for impact in impacts) if impacts else None for name in SUMMED},
-    )
-    return replace(plan, totals=totals)
+    return replace(plan, notices=by_severity([*plan.notices, *notices]))
 
 
 def own_offsets(plan: ResetPlan) -> TargetOffsets:
@@ -175,10 +162,6 @@ def differences(
         for one in _unsaid(plan, [*fresh.notices, *_of_branches(checks, plan, snapshot, keys)])
         if one.group_id is None or (one.group_id in groups and (one.partition is None or one.place in keys))
     ]
-    if with_totals(plan) != plan:
-        found.append(Notice(Severity.REFUSAL, RULE, "its sums are not those of its share partitions"))
-    if (plan.kind, plan.undoes) != (fresh.kind, fresh.undoes):
-        found.append(Notice(Severity.REFUSAL, RULE, f"its kind is {plan.kind}, and its request gives another"))
     return tuple(found)
 
 

@@ -16,15 +16,18 @@ from confluent_kafka import AcknowledgeType, Producer
 from definitions.mirror_encoders import encode_pair
 from drivers.command_line import Done, run
 from drivers.whole_topic import messages_of
+from servers.workload import start_at, until
 
 from acktrail.change.cluster import Cluster
+from acktrail.change.collection.delivered_records import NOT_INITIALIZED
 from acktrail.cli.main import _run
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
+from acktrail_plugins.migration.migration_kind import CarriedState, Migration, TranslationWay
 from acktrail_plugins.migration.mirror_evidence import MirrorPair, SourceOffset, TranslatedOffset, find_translations
+from acktrail_plugins.migration.new_migration import SourcePartition, SourceStates, _begun, carry
 
 pytestmark = pytest.mark.slow
 
@@ -225,6 +228,40 @@ def test_times_are_proofs_and_not_guesses(clusters: Clusters) -> None:
         assert all("times cannot translate this topic" in str(each) for each in found("stamped.", ties))
         assert all("times cannot translate this topic" in str(each) for each in found("changed.", ties))
         assert all("it is not mirrored that far" in str(each) for each in found("short.", ties[1:]))
+
+
+def test_what_is_not_carried_is_counted_and_begins_where_the_source_says(
+    clusters: Clusters, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A group of the source has a start offset in one partition of two. The plan says how many records the other one
+    loses where the group begins at `latest` here; none with `earliest`. What the source never initialized begins where
+    the source's own setting says."""
+    source, target, group = clusters.source, clusters.target, "half"
+    start_at(source.kafka, group, {(TOPIC, 0): 4})
+    tables = str(tmp_path / "half")
+    source_words = ("--bootstrap-server", source.kafka.bootstrap_servers, "--tables", tables)
+    assert run(capsys, "run", "export", *source_words).code == 0
+    where = ("--target-bootstrap-server", target.kafka.bootstrap_servers, "--tables", tables, "--json")
+
+    def lost() -> list[str]:
+        words = ("change", "plan", "migration", "--group", group, "--translate", "same", *where)
+        plan = json.loads(run(capsys, *words).stdout)
+        return [one["text"] for one in plan["notices"] if one["rule"] == "begins_past_records"]
+
+    (text,) = lost()
+    assert f"share.auto.offset.reset=latest says: up to {RECORDS} offsets" in text
+    for world in (source, target):
+        world.workload.configure_group(group, **{"share.auto.offset.reset": "earliest"})
+    until(lambda: lost() == [], what="the setting of the group to be known")
+
+    carried = CarriedState(topic=TOPIC, start_offset=None, reason=NOT_INITIALIZED)
+    part = SourcePartition(group_id=group, partition=1, recorded_start=None, carried=carried)
+    states = SourceStates(cluster_id="c", partitions=(part,), partition_counts={}, notices=())
+    migration = Migration(way=TranslationWay.SAME)
+    with Cluster(source.kafka) as old, Cluster(target.kafka) as new:
+        begun = _begun(states, migration, old, new)
+    ((offset, state),) = carry(states, {}, migration, begun)[group].values()
+    assert (offset.offset, offset.reason, state.delivered_again) == (0, None, 0)
 
 
 def _write(world: World, topic: str, times: Sequence[int], *, text: str = "record", **configs: str) -> None:

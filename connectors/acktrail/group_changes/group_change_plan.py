@@ -34,7 +34,7 @@ from acktrail.times import new_run_id, now_ms
 _ALTER, _DELETE = "ALTER_CONFIGS", "DELETE"
 """ACL operations."""
 _CONFIGS: Final = "alter_configs"
-_AUTO_RESET: Final = "share.auto.offset.reset"
+AUTO_RESET: Final = "share.auto.offset.reset"
 _BY_DURATION: Final = "by_duration:"
 _OF_RECORDS: Final = frozenset(
     {"archived_again", "delivered_again", "skips", "passed_unknown"}
@@ -207,23 +207,28 @@ def _beginnings(
     admin: ShareGroupAdmin, ids: Sequence[str], topics: Sequence[str], at_ms: int
 ) -> tuple[TargetOffsets, list[Notice]]:
     """Where each share partition that a group has, of `topics` alone, would begin now without a state; and notices."""
-    settings = {one.group_id: (one.configs or {}).get(_AUTO_RESET) for one in admin.group_configs(ids)}
+    settings = auto_resets(admin, ids)
     found: dict[str, dict[tuple[str, int], TargetOffset]] = {}
     notices = []
     for group_id, offsets in described_offsets(admin, ids).items():
         setting = settings[group_id]
         parts = [part for part in offsets if not topics or part[0] in topics]
         places = [TopicPartition(topic=topic, partition=number) for topic, number in parts]
-        found[group_id] = dict(zip(parts, _places(admin, places, setting, at_ms), strict=True))
+        found[group_id] = dict(zip(parts, beginnings(admin, places, setting, at_ms), strict=True))
         if parts:
-            text = f"should it come back, {_AUTO_RESET}={setting} decides where it begins: now at the new start offsets"
+            text = f"should it come back, {AUTO_RESET}={setting} decides where it begins: now at the new start offsets"
             if setting is None:
-                text = f"where it begins should it come back is not known: {_AUTO_RESET} may not be read"
+                text = f"where it begins should it come back is not known: {AUTO_RESET} may not be read"
             notices.append(Notice(Severity.WARNING, "begins_again", text, group_id=group_id))
     return found, notices
 
 
-def _places(
+def auto_resets(admin: ShareGroupAdmin, ids: Sequence[str]) -> dict[str, str | None]:
+    """The ``share.auto.offset.reset`` in force for each group; None: it may not be read."""
+    return {one.group_id: (one.configs or {}).get(AUTO_RESET) for one in admin.group_configs(ids)}
+
+
+def beginnings(
     admin: ShareGroupAdmin, places: Sequence[TopicPartition], setting: str | None, at_ms: int
 ) -> list[TargetOffset]:
     """The offset that a setting names in each of `places`."""
@@ -233,7 +238,7 @@ def _places(
         times = admin.offsets_at(places, moment_ms)
         found = [log.high_watermark if at.offset is None else at.offset for at, log in zip(times, logs, strict=True)]
     elif setting is None:
-        return [TargetOffset(reason=f"{_AUTO_RESET} of the group may not be read")] * len(places)
+        return [TargetOffset(reason=f"{AUTO_RESET} of the group may not be read")] * len(places)
     else:
         found = [log.log_start_offset if setting == "earliest" else log.high_watermark for log in logs]
     return [TargetOffset(offset=offset) for offset in found]

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.delivered_records import replayed_start, topics_by_id
+from acktrail.change.collection.delivered_records import NOT_INITIALIZED, replayed_start, topics_by_id
 from acktrail.change.collection.facts import TargetOffset
 from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.change_plan import PartitionPlan, with_hash
@@ -19,8 +20,10 @@ from acktrail.change.planning.reset_plan import ResetPlan, with_notices
 from acktrail.change.request.reset_request import ResetRequest, groups_among, is_in
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, near_names
+from acktrail.group_changes.group_change_plan import AUTO_RESET, auto_resets, beginnings
+from acktrail.kafka.descriptions import TopicPartition
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
-from acktrail.times import instant_text, utc_text
+from acktrail.times import instant_text, now_ms, utc_text
 from acktrail_plugins.migration.migration_kind import CarriedState, Migration, MigrationPlan
 from acktrail_plugins.migration.mirror_evidence import (
     SourceOffset,
@@ -93,7 +96,8 @@ def plan_migration(
         check_source(source, states.cluster_id)
     migration = replace(migration, source_cluster_id=states.cluster_id)
     wanted = [offset for part in states.partitions if (offset := _offset_of(part)) is not None]
-    carried = carry(states, find_translations(migration, wanted, source=source, target=target), migration)
+    begun = {} if source is None else _begun(states, migration, source, target)
+    carried = carry(states, find_translations(migration, wanted, source=source, target=target), migration, begun)
     made = make_plan(
         target,
         _as_read(request, states, migration),
@@ -105,7 +109,43 @@ def plan_migration(
             *_on_topics(states, target, migration),
         ],
     )
-    return with_carried(made, migration, carried)
+    return with_carried(with_notices(made, [*_not_carried_at_all(made, target)]), migration, carried)
+
+
+def _begun(
+    states: SourceStates, migration: Migration, source: Cluster, target: Cluster
+) -> dict[tuple[str, str, int], TargetOffset]:
+    """Where share partitions that were never initialized begin on the target: where the source's
+    ``share.auto.offset.reset`` of their groups says. By group, and topic and partition of the target."""
+    found: dict[tuple[str, str, int], TargetOffset] = {}
+    for group_id, setting in auto_resets(source.admin, states.group_ids).items():
+        own = [part for part in states.partitions if part.group_id == group_id]
+        own = [part for part in own if setting is not None and part.carried.reason == NOT_INITIALIZED]
+        places = [TopicPartition(topic=migration.target_topic(p.carried.topic), partition=p.partition) for p in own]
+        offsets = beginnings(target.admin, places, setting, now_ms()) if places else []
+        found |= {(group_id, at.topic, at.partition): one for at, one in zip(places, offsets, strict=True)}
+    return found
+
+
+def _not_carried_at_all(made: ResetPlan, target: Cluster) -> Iterator[Notice]:
+    """What groups lose of share partitions that are not carried and begin where their setting here says."""
+    settings = auto_resets(target.admin, made.group_ids)
+    counts = {row.topic: row.partition_count or 0 for row in made.partitions}
+    for group_id, setting in settings.items():
+        own = [row for row in made.partitions if row.group_id == group_id]
+        begun = {row.name for row in own if row.target_offset is not None or row.start_offset is not None}
+        topics = sorted({row.topic for row in own})
+        places = [TopicPartition(topic=topic, partition=n) for topic in topics for n in range(counts[topic])]
+        left = [place for place in places if f"{place.topic}:{place.partition}" not in begun]
+        logs = target.admin.list_offsets(left) if left and setting != "earliest" else []
+        lost = sum((log.high_watermark or 0) - (log.log_start_offset or 0) for log in logs)
+        if lost:
+            text = (
+                f"{len(left)} share partition(s) are not carried and begin where {AUTO_RESET}={setting or 'unknown'} "
+                f"says: up to {lost} offsets in their logs are never delivered; to get them, before members join: "
+                f"acktrail groups config set --group {group_id} {AUTO_RESET}=earliest --execute"
+            )
+            yield Notice(Severity.SERIOUS, "begins_past_records", text, group_id)
 
 
 def _as_read(request: ResetRequest, states: SourceStates, migration: Migration) -> ResetRequest:
@@ -147,16 +187,27 @@ def _not_carried(carried: CarriedState) -> Iterator[Found]:
         yield Severity.WARNING, "passed_not_known", text
 
 
-def carry(states: SourceStates, translations: Translations, migration: Migration) -> Carried:
-    """The offset on the target of every share partition of the source, with what cannot be carried. Raises
-    ChangeRefused (`two_topics_one_name`): two topics of the source would become one."""
+def carry(
+    states: SourceStates,
+    translations: Translations,
+    migration: Migration,
+    begun: Mapping[tuple[str, str, int], TargetOffset] = MappingProxyType({}),
+) -> Carried:
+    """The offset on the target of every share partition of the source, with what cannot be carried. `begun`: those that
+    the source never initialized, by group and the target's topic and partition. Raises ChangeRefused
+    (`two_topics_one_name`): two topics of the source would become one."""
     found: Carried = defaultdict(dict)
     for part in states.partitions:
         place = (migration.target_topic(part.carried.topic), part.partition)
         if place in found[part.group_id]:
             text = f"two topics of the source would become {place[0]!r}"
             raise ChangeRefused("two_topics_one_name", text, hint="give --topic-map or leave one out with --topic")
-        found[part.group_id][place] = _translated(part, translations)
+        begins = begun.get((part.group_id, *place))
+        if begins is None:
+            found[part.group_id][place] = _translated(part, translations)
+        else:
+            done = replace(part.carried, acknowledged=0, archived=0, in_flight=0, passed=0, passed_most=0)
+            found[part.group_id][place] = begins, done
     return found
 
 

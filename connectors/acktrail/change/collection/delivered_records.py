@@ -52,6 +52,7 @@ _Key = tuple[str, str, int]
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
 
 _COMPLETE: Final = "complete"
+NOT_INITIALIZED: Final = "it had no start offset: it was not initialized"
 
 _Wanted = Mapping[_Key, tuple[PartitionFacts, Span]]
 _Place = tuple[str, int]
@@ -232,7 +233,7 @@ def replayed_start(row: Mapping[str, Any]) -> tuple[int | None, str | None]:
     start, reason = row["first_unfinished_offset"], row["completeness_reason"]
     if row["completeness"] != _COMPLETE:
         return None, f"its state is not known for sure: {reason or row['completeness']}"
-    return start, "it had no start offset: it was not initialized" if start is None else reason
+    return start, NOT_INITIALIZED if start is None else reason
 
 
 def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:

@@ -1,7 +1,6 @@
-"""How a change stands, read from its audit rows, and the life of a plan: two tables. Pure.
+"""How a change stands, read from its audit rows, and the life of a plan: two tables, for every kind of change. Pure.
 
-Every entry point (command line, DAGs, module functions) asks them, for resets, undos, deletions and changes of
-configurations alike. A plan's standing follows from its audit rows alone, the clock, and what other plans took back.
+A plan's standing follows from its audit rows alone, the clock, and what other plans took back.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ class GroupStatus:
 
     @property
     def counted(self) -> GroupStatus:
-        """The attempt that counts: one that changed nothing settles no earlier one whose outcome is not known."""
+        """The attempt that counts: one that changed nothing settles no earlier UNKNOWN one."""
         is_over = self.lease is None and self.standing in _NOTHING_CHANGED
         return self.unknown if self.unknown is not None and is_over else self
 
@@ -296,8 +295,7 @@ def life_at(status: ChangeStatus, verified: str | None = None) -> Mapping[Step, 
 
 def next_step(status: ChangeStatus, verified: str | None = None) -> NextStep:
     """What a person does next, by the status of a plan and what verification found last."""
-    words = _WORDS[status]
-    words = words.get(verified, words)
+    words = _WORDS[status].get(verified, _WORDS[status])
     return NextStep(words["command"], words["form"], words.get("open", False))
 
 
@@ -318,7 +316,8 @@ _NOT_UNDONE: Final = Undone((), is_all=False)
 
 @dataclass(frozen=True, slots=True)
 class PlanLife:
-    """How a plan stands. `verified`: what verification found of an outcome that is UNKNOWN (None: it did not look).
+    """How a plan stands. `verified`: ``unknown`` where verification looked for an UNKNOWN outcome and could not find it
+    out, ``refused`` where rules of the plan itself keep all or some of it from being sent, else None.
     `groups` is empty when nothing was attempted; `decisions` are the audit rows that say who approved or rejected it,
     or that no one did in time; `undone_by` are the plans that took it back."""
 
@@ -371,18 +370,19 @@ def life_of(
     is_expired: bool = False,
     undone: Undone = _NOT_UNDONE,
 ) -> PlanLife:
-    """How the plan stands by `rows` of the audit. `is_refused`: a rule forbids it since it was made. `is_expired`: it
-    is too old now, which counts while nothing was attempted. `undone`: what other plans took back of it."""
+    """How the plan stands by `rows` of the audit. `is_refused`: it has refusals. `is_expired`: it is too old now, which
+    counts while nothing was attempted. `undone`: what other plans took back of it."""
     mine = sorted((row for row in rows if row.plan_id == plan_id), key=lambda row: row.sequence)
     groups = tuple(found.at(now_ms) for found in standings(mine))
     standing = worst_status(group.standing for group in groups)
-    if standing is ChangeStatus.PLANNED and is_refused:
-        standing = ChangeStatus.REFUSED
+    if standing is _S.PLANNED and is_refused:
+        standing = _S.REFUSED
     found = {row.outcome for row in mine if row.event == Event.VERIFIED}
     if standing in _NOTHING_CHANGED and found & {"done", "partly"}:  # an attempt before the newest one did something
         standing = ChangeStatus.PARTLY
-    was_looked_for = all(group.lease is None for group in groups if group.standing in OPEN)
-    verified = "unknown" if standing is ChangeStatus.UNKNOWN and was_looked_for else None
+    verified = "refused" if is_refused and standing in {*_NOTHING_CHANGED, _S.PARTLY} else None
+    if standing is _S.UNKNOWN and all(group.lease is None for group in groups if group.standing in OPEN):
+        verified = "unknown"
     decisions = tuple(row for row in mine if row.event in DECIDES)
     steps = [DECIDES[row.event] for row in decisions]
     if is_expired and not groups and not is_refused:

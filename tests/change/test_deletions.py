@@ -13,7 +13,7 @@ import pytest
 from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
 from confluent_kafka import AcknowledgeType, Consumer, TopicPartition
 from drivers.command_line import Done
-from servers.workload import start_at
+from servers.workload import start_at, until
 
 from acktrail.change.audit.integrity import checked_audit
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -44,6 +44,36 @@ def begun(scene: Scene, records: int = 10) -> tuple[str, str]:
     fates = {4: RELEASE, 6: REJECT, 8: REJECT, 9: RELEASE}
     scene.settle(group, topic, records, lambda part: fates.get(part[1], ACCEPT))
     return topic, group
+
+
+@ONE_RELEASE
+def test_configurations_are_taken_back(scene: Scene, ask: Command) -> None:
+    """An undo gives two groups back what each had: a value of its own, and none. What was changed since is refused by
+    name, unless it is allowed; what changed nothing has nothing to take back."""
+    name, kept, bare = "share.record.lock.duration.ms", scene.group(), scene.group()
+    scene.workload.configure_group(kept, **{name: "20000"})
+
+    def own() -> list[str | None]:
+        with ShareGroupAdmin(scene.kafka) as admin:
+            return [
+                (one.configs or {}).get(name) if name in one.own else None for one in admin.group_configs([kept, bare])
+            ]
+
+    until(lambda: own() == ["20000", None], what="the configuration to be known")
+    both = ("--group", kept, "--group", bare)
+    done = ask("groups", "config", "set", *both, f"{name}=40000", "--execute", "--json").answer["plan_id"]
+    assert own() == ["40000", "40000"]
+    scene.workload.configure_group(kept, **{name: "30000"})
+    until(lambda: own() == ["30000", "40000"], what="the other change to be known")
+    refused = ask("change", "undo", done, "--execute")
+    assert (refused.code, f"{name} is 30000 now" in refused.stderr) == (2, True), refused
+    assert own() == ["30000", "40000"]
+    assert ask("change", "undo", done, "--topic", TOPIC).complaint(2)
+    undo = ask("change", "undo", done, "--execute", "--allow-moved-on", "--json")
+    assert (undo.code, own()) == (0, ["20000", None]), undo
+    assert f"takes back {done}" in ask("change", "show", undo.answer["plan_id"]).stdout
+    planned_only = planned(ask("groups", "config", "set", *both, f"{name}=40000", "--json"))["plan_id"]
+    assert "[nothing_to_undo]" in ask("change", "undo", planned_only).complaint(2)
 
 
 @pytest.mark.parametrize("setting", ["earliest", "latest"])

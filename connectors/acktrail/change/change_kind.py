@@ -112,6 +112,14 @@ class ChangeKind(ABC, Generic[PlanT]):
         del plan
         return ""
 
+    def plan_undo(self, cluster: Cluster, tables: TablesConfig, plan: PlanT, **asked: Any) -> ChangePlan:
+        """The plan that takes back what `plan` did, as `asked` (the names of `undo_request`): by default a reset of
+        start offsets. Raises as `undo_offsets`; MalformedFile: it has no start offsets."""
+        from acktrail.change.lifecycle.plan_status import undo_request, undoable
+        from acktrail.change.new_plans import make_plan
+
+        return make_plan(cluster, undo_request(undoable(plan), **asked), tables=tables)
+
     @abstractmethod
     def would_send(self, run: ChangeRun[PlanT]) -> Sequence[Row]:
         """What `execute` would send now, one row a part, all with the same names. Nothing is noted. Raises as it."""

@@ -4,9 +4,10 @@ it is now."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from acktrail.change.audit.journal import read_audit
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import cluster_facts, describe_groups, described_offsets
 from acktrail.change.collection.facts import (
@@ -18,6 +19,7 @@ from acktrail.change.collection.facts import (
     TargetOffset,
     TargetOffsets,
 )
+from acktrail.change.lifecycle.plan_life import Step, life_of
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan, with_hash
@@ -26,7 +28,7 @@ from acktrail.change.planning.notices import Found, Notice, Severity, by_severit
 from acktrail.change.planning.reset_rules import refusals_of_group
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, near_names
+from acktrail.errors import ChangeRefused, ConfigurationError, near_names
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms
@@ -77,6 +79,10 @@ class GroupChangePlan(ChangePlan):
     @property
     def in_words(self) -> str:
         return self.kind.replace("_", "-")
+
+    def derived(self) -> dict[str, Any]:
+        """Only configurations are taken back by such a plan: see `_check_preview` in `group_kinds`."""
+        return {**ChangePlan.derived(self), "undoes": self.undoes if self.kind == _CONFIGS else None}
 
     @property
     def preview(self) -> tuple[object, ...]:
@@ -246,7 +252,7 @@ def beginnings(
 
 def plan_configs(
     cluster: Cluster,
-    groups: Sequence[str],
+    groups: Iterable[str],
     wanted: Mapping[str, str | None],
     *,
     reason: str = "",
@@ -254,33 +260,64 @@ def plan_configs(
 ) -> GroupChangePlan:
     """The plan to set configurations of groups (None: unset). Raises ConfigurationError: a group's configuration may
     not be read."""
+    return _configs_plan(cluster, dict.fromkeys(groups, wanted), reason=reason, requested_by=requested_by)
+
+
+def plan_former_configs(
+    cluster: Cluster,
+    tables: TablesConfig,
+    plan: GroupChangePlan,
+    *,
+    topics: Sequence[str] = (),
+    allow_moved_on: bool = False,
+    without_state: bool = False,
+    **about: str,
+) -> GroupChangePlan:
+    """The plan to give groups back the configurations that they had before `plan`. Raises as `plan_configs`;
+    ChangeRefused: `plan` changed nothing, or has no topics."""
+    del without_state
+    if topics:
+        raise ChangeRefused("not_in_plan", f"plan {plan.plan_id} has no topics", hint="leave --topic")
+    life_of(plan.plan_id, read_audit(tables, {"plan_id": plan.plan_id}), now_ms=now_ms()).after(Step.UNDO)
+    made = _configs_plan(cluster, former_values(plan), undoes=plan.plan_id, **about)
+    set_to = {(part.group_id, step.name): step.after for part in plan.parts for step in part.configs}
+    text = "{} is {} now: it was changed after the plan (--allow-moved-on takes that back, too)"
+    moved = [
+        Notice(Severity.REFUSAL, "moved_on", text.format(step.name, step.before), part.group_id)
+        for part in made.parts
+        for step in part.configs
+        if (step.before if step.is_own else None) != set_to[part.group_id, step.name] and not allow_moved_on
+    ]
+    return with_hash(replace(made, notices=by_severity([*made.notices, *moved])))
+
+
+def former_values(plan: ChangePlan) -> dict[str, dict[str, str | None]]:
+    """By group, each configuration that the plan changes, as it was before; None: the group had none of its own."""
+    parts = plan.parts if isinstance(plan, GroupChangePlan) else ()
+    return {part.group_id: {step.name: step.before if step.is_own else None for step in part.configs} for part in parts}
+
+
+def _configs_plan(cluster: Cluster, wanted: Mapping[str, Mapping[str, str | None]], **about: Any) -> GroupChangePlan:
     parts: list[GroupChange] = []
     notices: list[Notice] = []
-    for answer in cluster.admin.group_configs(sorted(set(groups))):
+    for answer in cluster.admin.group_configs(sorted(wanted)):
         if answer.configs is None:
             text = f"the configuration of group {answer.group_id!r} cannot be read: {answer.error}"
             raise ConfigurationError(text, hint="grant DESCRIBE_CONFIGS on the group")
-        notices += config_notices(answer.group_id, wanted, answer.configs)
+        notices += config_notices(answer.group_id, wanted[answer.group_id], answer.configs)
         steps = tuple(
             ConfigStep(name=name, before=answer.configs.get(name), is_own=name in answer.own, after=value)
-            for name, value in sorted(wanted.items())
+            for name, value in sorted(wanted[answer.group_id].items())
         )
         parts.append(GroupChange(group_id=answer.group_id, configs=steps))
-    groups_found, _ = describe_groups(cluster.admin, [part.group_id for part in parts])
-    notices += change_notices(_CONFIGS, parts, groups_found)
-    about = {"reason": reason, "requested_by": requested_by, "groups": groups_found}
-    return _plan(
-        _CONFIGS,
-        now_ms(),
-        cluster=cluster_facts(cluster.admin, StateFacts()),
-        parts=tuple(parts),
-        notices=by_severity(notices),
-        **about,
-    )
+    groups, _ = describe_groups(cluster.admin, [part.group_id for part in parts])
+    about |= {"groups": groups, "cluster": cluster_facts(cluster.admin, StateFacts())}
+    notices += change_notices(_CONFIGS, parts, groups)
+    return _plan(_CONFIGS, now_ms(), parts=tuple(parts), notices=by_severity(notices), **about)
 
 
 def planned_again(cluster: Cluster, plan: GroupChangePlan) -> GroupChangePlan:
     """The same plan, made now."""
     if plan.kind == _CONFIGS:
-        return plan_configs(cluster, plan.group_ids, plan.parts[0].values if plan.parts else {})
+        return _configs_plan(cluster, {part.group_id: part.values for part in plan.parts})
     return plan_deletion(cluster, plan.group_ids, plan.parts[0].topics if plan.parts else ())

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled, kind_of
+from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled, kind_of, load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import read_states
 from acktrail.change.collection.facts import StateFacts
@@ -18,8 +18,15 @@ from acktrail.change.planning.change_plan import PLAN_AGAIN, PartitionPlan
 from acktrail.change.planning.notices import refusal_error
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
+from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale
-from acktrail.group_changes.group_change_plan import GroupChange, GroupChangePlan, planned_again
+from acktrail.group_changes.group_change_plan import (
+    GroupChange,
+    GroupChangePlan,
+    former_values,
+    plan_former_configs,
+    planned_again,
+)
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, Outcome, raise_unless_done
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
@@ -136,6 +143,9 @@ class _ConfigChange(_GroupKind):
     command = "acktrail groups config set"
     operation = "ALTER_CONFIGS"
 
+    def plan_undo(self, cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan, **asked: Any) -> GroupChangePlan:
+        return plan_former_configs(cluster, tables, plan, **asked)
+
     def asked(self, part: GroupChange) -> Row:
         values = part.values.items()
         return {"configs": ", ".join(f"{name} unset" if value is None else f"{name}={value}" for name, value in values)}
@@ -162,6 +172,10 @@ ALTER_CONFIGS: Final[ChangeKind[Any]] = _ConfigChange()
 def _check_preview(run: ChangeRun[GroupChangePlan]) -> None:
     """Raise ChangeRefused when a rule forbids the plan, PlanStale when the same plan, made now, has another preview."""
     _check_refusals(run.plan)
+    if run.plan.undoes is not None:
+        undone = load_plan(run.journal.tables, run.plan.undoes)
+        if former_values(undone) != {part.group_id: part.values for part in run.plan.parts}:
+            raise PlanStale("edited_plan", f"it does not take back plan {run.plan.undoes}", hint=PLAN_AGAIN)
     now = planned_again(run.cluster, run.plan)
     if now.preview != run.plan.preview or run.plan.unsaid(now):
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint=PLAN_AGAIN)

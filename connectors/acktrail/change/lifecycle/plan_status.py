@@ -287,7 +287,7 @@ def read_ledger(tables: TablesConfig, plan_ids: Iterable[str], rows: Iterable[_R
 def undoable(plan: ChangePlan) -> ChangePlan:
     """`plan`, which must have start offsets. Raises MalformedFile: it changes something else."""
     if not kind_of(plan).is_undoable:
-        hint = f"it is of kind {plan.kind}: acktrail change show has the values of before"
+        hint = f"it is of kind {plan.kind}: acktrail change show {plan.plan_id} says what was before"
         raise MalformedFile("has no start offsets", file=f"plan {plan.plan_id}", hint=hint)
     return plan
 

@@ -232,9 +232,10 @@ def undo(
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
-    """Plan to go back to where a plan began; --execute does it. Those are the start offsets that the plan found.
+    """Plan to go back to where a plan began; --execute does it. Those are the start offsets that the plan found, or the
+    configurations.
 
-    Start offsets only. What single records were (acknowledged, archived, released, their delivery counts) cannot come
+    What single records were (acknowledged, archived, released, their delivery counts) cannot come
     back: Kafka has no request for it. A group goes back to its first unfinished record, so nothing that was finished at
     the start of its state is delivered again.
 
@@ -243,21 +244,21 @@ def undo(
     Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
     --partial takes back the rest.
     """
-    from acktrail.change.change_kind import load_plan
+    from acktrail.change.change_kind import kind_of, load_plan
     from acktrail.change.cluster import Cluster
-    from acktrail.change.lifecycle.plan_status import undo_request, undoable
-    from acktrail.change.new_plans import make_plan
 
     target = at.needed
-    request = undo_request(
-        undoable(load_plan(target, plan)),
-        topics=topic or (),
-        **because.named,
-        allow_moved_on=allow_moved_on,
-        without_state=without_state,
-    )
+    undone = load_plan(target, plan)
     with Cluster(at.kafka) as cluster:
-        made = make_plan(cluster, request, tables=target)
+        made = kind_of(undone).plan_undo(
+            cluster,
+            target,
+            undone,
+            topics=topic or (),
+            allow_moved_on=allow_moved_on,
+            without_state=without_state,
+            **because.named,
+        )
         change_preview.keep_or_execute(
             cluster, made, target, out, waits, execute=execute, partial=partial, as_json=at.as_json
         )

@@ -272,7 +272,7 @@ def test_a_refused_file_is_not_stored_and_an_edited_maker_is_not_believed(
     """A file that may not be applied leaves nothing behind. One that names another maker than who brings it says so,
     and who brings it is not the second person."""
     group, file = scene.group(), tmp_path / "plan.json"
-    plan = from_json_value(ResetPlan, scene.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": "4"}))
+    plan = from_json_value(ResetPlan, scene.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": "9"}))
     file.write_text(plan_json(plan))
     assert ask("change", "apply", str(file), "--execute").code == 2
     assert scene.events(plan.plan_id) == []

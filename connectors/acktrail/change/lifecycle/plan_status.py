@@ -139,7 +139,7 @@ def _line(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -
 
 
 def _maker(row: _Row, rows: Iterable[AuditRow]) -> str:
-    """Who made a plan: who stored it; a file's own word for that is told as such."""
+    """Who made a plan: who stored it, and the name in its file where that is another."""
     stored_by = next((one.actor for one in rows if one.event == Event.PLANNED), row["created_by"])
     return stored_by if stored_by == row["created_by"] else f"{stored_by}, from a file that names {row['created_by']}"
 

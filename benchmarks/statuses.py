@@ -89,7 +89,7 @@ def _fill(tables: Tables, groups: int, partitions: int, days: int) -> None:
         hours = range(begin, min(begin + 2 * DAY_MS, fine), HOUR_MS)
         parts.append(_parts(groups, partitions, hours, HOUR_MS))
     parts.append(_parts(groups, partitions, range(fine, end, FINE_MS), FINE_MS))
-    add_parts(tables, pa.concat_tables(parts), end * 1_000, "benchmark")
+    add_parts(tables, pa.concat_tables(parts), end * 1_000, "benchmark", end * 1_000)
 
 
 def _parts(groups: int, partitions: int, begins: range, bucket_ms: int) -> pa.Table:

@@ -9,18 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail.view.cluster_health import greatest
 
-_RUN_TIME_COLUMNS: Final = (
-    ("reconciliations", "observed_at"),
-    ("share_partition_states", "observed_at"),
-    ("offset_observations", "observed_at"),
-    ("export_ranges", "exported_at"),
-)
-"""Tables that name runs, each with its column of times; a run may have rows in any of them."""
-_COUNTED: Final = ("group_observations", *dict(_RUN_TIME_COLUMNS))
+_OF_RUNS: Final = ("reconciliations", "share_partition_states", "offset_observations", "export_ranges")
+"""Tables that name runs; a run may have rows in any of them."""
+_COUNTED: Final = ("group_observations", *_OF_RUNS)
 
 
 def own_rows(store: Tables, run_id: str, name: str, columns: tuple[str, ...] | None = None) -> pa.Table:
@@ -35,15 +30,14 @@ def choose_run(store: Tables, run_id: str | None) -> str:
         UnknownName: no table knows `run_id`.
         ConfigurationError: there is no run.
     """
-    if run_id is not None and any(own_rows(store, run_id, name, ("run_id",)).num_rows for name, _ in _RUN_TIME_COLUMNS):
+    if run_id is not None and any(own_rows(store, run_id, name, ("run_id",)).num_rows for name in _OF_RUNS):
         return run_id
     known: set[str] = set()
-    for name, column in _RUN_TIME_COLUMNS:
-        newest = greatest(store, name, column)
-        if run_id is None and newest is not None:
-            rows = store.read(name, columns=["run_id", column], where=pc.field(column) >= pa.scalar(newest))
-            return str(rows.sort_by([(column, "descending"), ("run_id", "descending")])["run_id"][0])
-        known |= set() if newest is None else {*store.read(name, columns=["run_id"])["run_id"].unique().to_pylist()}
+    for name in _OF_RUNS:
+        newest = newest_rows(store, name, ["run_id"]) if run_id is None else None
+        if newest is not None and newest.num_rows:
+            return max(newest["run_id"].to_pylist())
+        known |= {*store.read(name, columns=["run_id"])["run_id"].unique().to_pylist()}
     if run_id is not None:
         raise UnknownName("run", run_id, known=sorted(filter(None, known)))
     raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail run export` first")

@@ -3,6 +3,8 @@ nothing but that; one whose groups never stand still."""
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.observation import observe as ask
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 
@@ -181,6 +184,38 @@ class Movement:
                     if number % 5 == 0:
                         consumer.commit_sync()
                     self.acknowledged += 1
+
+
+def test_a_run_from_the_future_is_named_and_not_kept(
+    kafka: KafkaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One export from a machine whose clock is two hours ahead, then one from here: the second one is the newest, and
+    complete; the first one is named until its time has come."""
+    name, tables = f"clocks-{uuid4().hex[:8]}", TablesConfig(uri=str(tmp_path / "tables"))
+
+    def ahead() -> dt.datetime:
+        return dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)
+
+    with Movement(Workload(kafka), name) as movement:
+        until(lambda: movement.acknowledged > 5, what="an acknowledgement")
+        with monkeypatch.context() as patch:
+            patch.setattr("acktrail.kafka.groups.observation._now", ahead)
+            patch.setitem(DeltaSink.__init__.__kwdefaults__, "clock", ahead)
+            observe(kafka, tables, run_id="ahead")
+        reconcile(tables, None, "in-process")
+        assert "export    unknown" in run(capsys, "status", "--tables", tables.uri).stdout
+        reached = movement.acknowledged
+        until(lambda: movement.acknowledged > reached, what="an acknowledgement")
+        observe(kafka, tables, run_id="normal")
+        reconcile(tables, None, "in-process")
+    (own,) = [row for row in Tables(tables).read("queue_statuses").to_pylist() if row["group_id"] == name]
+    assert (own["run_id"], own["verdict"], own["completeness"]) == ("normal", "match", "complete")
+    status = run(capsys, "status", "--tables", tables.uri)
+    assert status.code == 6
+    assert re.search(r"export    \d+ s ago", status.stdout)
+    assert "run ahead wrote at" in status.stdout
+    doctor = run(capsys, "doctor", "--bootstrap-server", kafka.bootstrap_servers, "--tables", tables.uri)
+    assert "in the future: run ahead at" in doctor.stdout
 
 
 @pytest.mark.full

@@ -18,7 +18,12 @@ from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.executors import InProcess
 from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.findings import note_seen
+from acktrail.reconcile.observed_run import newest_run
+from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
+from acktrail.view.cluster_health import cluster_health
+from acktrail.view.run_summary import shown_run
+from acktrail_expectations.known_runs import choose_run
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
 from acktrail_jobs.pipeline.status_run import write_statuses
 
@@ -106,6 +111,36 @@ def test_statuses_run_after_run(clock: Clock, monkeypatch: pytest.MonkeyPatch) -
     assert "stuck" not in clock.statuses()
     (gone,) = [row for row in clock.rows("status_changes") if row["after"] is None]
     assert (gone["group_id"], gone["before"], gone["run_id"]) == ("stuck", "stuck", "gone")
+
+
+@pytest.mark.parametrize("ahead", [dt.timedelta(hours=2), -dt.timedelta(hours=2), dt.timedelta(days=86_000)])
+def test_runs_are_ordered_by_commits_whatever_the_clocks_say(tmp_path: Path, ahead: dt.timedelta) -> None:
+    """Of two worlds in which the same happens one has a run on a machine whose clock is wrong: two hours ahead or
+    behind, or in the year 2261. Each later run is the newest, with the same statuses, verdicts and totals."""
+    right, wrong = Clock(tmp_path / "right"), Clock(tmp_path / "wrong")
+    for number in range(4):
+        for world in (right, wrong):
+            is_off = world is wrong and number == 1
+            world.now += ahead * is_off
+            world.work(f"r{number}")
+            world.now -= ahead * is_off
+            assert newest_run(world.tables) == f"r{number}"
+            reconcile(world.config, None, with_history=True)
+            assert {row["run_id"] for row in world.rows("queue_statuses")} == {f"r{number}"}
+            assert shown_run(world.tables, None) == choose_run(world.tables, None) == f"r{number}"
+            totals = newest_rows(world.tables, "run_totals", ["run_id"])
+            assert totals["run_id"].to_pylist() == [f"r{number}"]
+        assert wrong.statuses() == right.statuses()
+        assert wrong.verdicts(f"r{number}") == right.verdicts(f"r{number}")
+        (mine,), (theirs,) = (world.rows("run_totals", f"r{number}") for world in (wrong, right))
+        assert {**mine, **dict.fromkeys(("observed_at", "run_number"))} == {
+            **theirs,
+            **dict.fromkeys(("observed_at", "run_number")),
+        }
+    health = cluster_health(wrong.tables, wrong.now)
+    assert health.exported_at is not None
+    assert health.exported_at <= wrong.now
+    assert list(health.ahead or {}) == (["r1"] if ahead > dt.timedelta() else [])
 
 
 def _is_stuck(clock: Clock, row: dict[str, Any], run_id: str) -> None:

@@ -20,13 +20,14 @@ from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_text
+from acktrail.tables.commit_order import NUMBERS, next_number
 from acktrail.tables.delta.store import Tables
 
 STATE_TOPIC = "__share_group_state"
 BEGAN_AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 WRITTEN_MS = int(BEGAN_AT.timestamp() * 1_000) - 10 * 60_000
 """Records are ten minutes old when the first observation begins."""
-OF_A_RUN = frozenset({"run_id", "cluster_id", "reconciled_at", "built_at", "chunk"})
+OF_A_RUN = frozenset({"run_id", "run_number", "cluster_id", "reconciled_at", "built_at", "chunk"})
 """Columns that name runs, not results."""
 Written = dict[tuple[int, int], StateRecord | SharePartition]
 """What was written, by state partition and offset; a share partition stands for a record that cannot be decoded."""
@@ -167,7 +168,9 @@ class World:
     def sample(self, run_id: str, phase: str) -> None:
         """Ask the brokers."""
         self.now += dt.timedelta(seconds=1)
-        own = {"run_id": run_id, "phase": phase, "observed_at": self.now}
+        number = next_number(self.tables, self.now)
+        own = {"run_id": run_id, "phase": phase, "observed_at": self.now, "run_number": number}
+        own["records_version"] = self._records_version()
         groups = [
             {**own, "group_id": g, "group_type": "share", "group_state": s, "error_code": 69 if s == "Dead" else 0}
             | {"configs": sorted(self.configs.get(g, {}).items())}
@@ -175,7 +178,8 @@ class World:
             for g, s in self.groups.items()
         ]
         self._append("group_observations", groups)
-        self._append("offset_observations", [{**own, **row} for row in (*self._log_rows(), *self._share_rows())])
+        rows = [{**own, **row} for row in (*self._log_rows(), *self._share_rows())]
+        self._append(NUMBERS, rows, transactions={NUMBERS: number})
         topics = [
             {
                 "topic_id": number,
@@ -232,7 +236,12 @@ class World:
             "gap_first": first if gap_end > first else None,
             "gap_last": gap_end - 1 if gap_end > first else None,
             "exported_at": self.now,
+            "records_version": self._records_version(),
         }
+
+    def _records_version(self) -> int | None:
+        records = self.tables.snapshot("state_records")
+        return None if records is None else records.version
 
     def _log_rows(self) -> Iterable[dict[str, Any]]:
         logs = [(STATE_TOPIC, topic_id(99), p, (self.log_starts[p], len(log))) for p, log in self.logs.items()]
@@ -268,8 +277,8 @@ class World:
         state = self.states[key]
         return {"start_offset": state.start_offset, "lag": durable_lag(state, topic.partitions[key.partition][1])}
 
-    def _append(self, name: str, rows: list[dict[str, Any]]) -> None:
-        self.tables.append(name, self._table(name, rows))
+    def _append(self, name: str, rows: list[dict[str, Any]], **numbers: Any) -> None:
+        self.tables.append(name, self._table(name, rows), **numbers)
 
     def _table(self, name: str, rows: list[dict[str, Any]]) -> pa.Table:
         return pa.Table.from_pylist([{"cluster_id": "c1", **row} for row in rows], schema=TABLES[name])

@@ -215,7 +215,7 @@ def test_months_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     every = [parts_of(run, number) for number, run in enumerate(RUNS)]
     for run, own in zip(RUNS, every, strict=True):
-        add_parts(tables, own, run, "step")
+        add_parts(tables, own, run, "step", run)
     rows = stored(tables)
     expected = added_buckets(lengthened(pa.concat_tables(every), DAY_MS))
     assert added_buckets(lengthened(rows, DAY_MS)).equals(expected)
@@ -235,11 +235,11 @@ def test_a_run_is_added_once(tmp_path: Path) -> None:
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     first, second = RUNS[:2]
     for run in (first, second, first, second):
-        add_parts(tables, parts_of(run, 1), run, "step")
+        add_parts(tables, parts_of(run, 1), run, "step", run)
     assert pc.sum(stored(tables)["observations"]).as_py() == 6
     third = RUNS[3]
     rows = parts_of(third, 2)
-    add_parts(tables, rows, third, "other")
+    add_parts(tables, rows, third, "other", third)
     assert pc.sum(stored(tables)["observations"]).as_py() == 9
     assert tables.transaction_version(TRENDS, "other/groups") == third
 
@@ -247,19 +247,19 @@ def test_a_run_is_added_once(tmp_path: Path) -> None:
 def test_two_writers_do_not_add_one_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that read the numbers before the other committed is refused."""
     tables = Tables(TablesConfig(uri=str(tmp_path)))
-    add_parts(tables, parts_of(RUNS[0], 1), RUNS[0], "step")
+    add_parts(tables, parts_of(RUNS[0], 1), RUNS[0], "step", RUNS[0])
     original = Tables.transaction_version
 
     def stale(self: Tables, name: str, app_id: str) -> int | None:
         number = original(self, name, app_id)
         with monkeypatch.context() as patch:
             patch.setattr(Tables, "transaction_version", original)
-            add_parts(Tables(self.config), parts_of(RUNS[1], 2), RUNS[1], "step")
+            add_parts(Tables(self.config), parts_of(RUNS[1], 2), RUNS[1], "step", RUNS[1])
         return number
 
     monkeypatch.setattr(Tables, "transaction_version", stale)
     with pytest.raises(ConcurrentCommit):
-        add_parts(tables, parts_of(RUNS[1], 2), RUNS[1], "step")
+        add_parts(tables, parts_of(RUNS[1], 2), RUNS[1], "step", RUNS[1])
     assert pc.sum(stored(tables)["observations"]).as_py() == 6
 
 

@@ -7,6 +7,7 @@ asked for by name as well.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,8 +22,10 @@ from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.kafka.source_connectors import dead_letter_topics, dropped_by_group, granted
 from acktrail.model.acls import ALL, Acl, command, needed
 from acktrail.tables.cluster_check import ensure_same_cluster
+from acktrail.tables.commit_order import runs_ahead
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
+from acktrail.times import utc_text
 
 _TIMEOUT_S: Final = 5.0
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
@@ -204,7 +207,7 @@ def _topics_of_groups(admin: ShareGroupAdmin, groups: Sequence[str]) -> tuple[st
 
 
 def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[DoctorCheck]:
-    """Each table that cannot be read; then their cluster, and whether they can be written."""
+    """Each table that cannot be read; then their cluster, runs from the future, and whether they can be written."""
     tables = Tables(config)
     there, damaged = [], []
     for name in TABLES:
@@ -219,4 +222,8 @@ def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[Docto
         yield DoctorCheck(what="tables", status="ok", detail=f"{tables.root}: {found}")
     if cluster_id is not None and there:
         yield _tried("tables' cluster", lambda: ensure_same_cluster(tables, cluster_id, there), f"cluster {cluster_id}")
+    if ahead := runs_ahead(tables, dt.datetime.now(dt.UTC)) if not damaged else None:
+        text = ", ".join(f"run {run_id} at {utc_text(at)}" for run_id, at in ahead.items())
+        hint = "compare the clock of this machine, and of those that export, with the right time"
+        yield DoctorCheck(what="clocks", status="missing", detail=f"in the future: {text}", hint=hint)
     yield _tried("tables, writing", tables.probe_write, f"{tables.root} can be written")

@@ -22,12 +22,14 @@ from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.replay.stored_offsets import OffsetRuns
+from acktrail.tables.commit_order import exported_before, number_at
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.exported.export_ranges import offset_shifts, read_ranges
 from acktrail.tables.open_runs import SAMPLED
 
 PHASES: Final = ("before", "after")
+_ORDER: Final = ("run_number", "records_version")
 _SHARE_GROUP: Final = "share"
 _OFFSETS: Final = (
     *("phase", *KEY_COLUMNS, "topic", "log_start_offset", "log_end_offset"),
@@ -64,13 +66,16 @@ class StateLog:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """A complete observation. `after_began_at` and `observed_at`: when the first and the last answer of the `after`
-    sample came in. `state_logs` by state partition; empty: there was no state topic, or it could not be described.
-    `is_counted`: whether these are all state partitions; after an import of files this is not known."""
+    sample came in. `run_number`, `records_version`: as in ``offset_observations``. `state_logs` by state partition;
+    empty: there was no state topic, or it could not be described. `is_counted`: whether these are all state partitions;
+    after an import of files this is not known."""
 
     cluster_id: str | None
     run_id: str
     after_began_at: datetime
     observed_at: datetime
+    run_number: int = 0
+    records_version: int | None = None
     state_logs: Mapping[int, StateLog] = field(default_factory=dict)
     is_counted: bool = True
 
@@ -80,12 +85,18 @@ class Observation:
         return len(self.state_logs) or None if self.is_counted else None
 
     def columns(self, count: int) -> dict[str, pa.Array]:
-        """`cluster_id`, `run_id` and `observed_at` of `count` rows."""
+        """`cluster_id`, `run_id`, `observed_at` and `run_number` of `count` rows."""
         return {
             "cluster_id": pa.repeat(pa.scalar(self.cluster_id, pa.string()), count),
             "run_id": pa.repeat(self.run_id, count),
             "observed_at": pa.repeat(pa.scalar(self.observed_at, INSTANT), count),
+            "run_number": pa.repeat(pa.scalar(self.run_number, pa.int64()), count),
         }
+
+    @property
+    def exported_before(self) -> pc.Expression:
+        """The rows of ``export_ranges`` of the observation's own export, and those committed before it ended."""
+        return exported_before(self.run_id, self.records_version, self.after_began_at)
 
 
 def newest_run(tables: Tables) -> str:
@@ -102,7 +113,7 @@ def newest_run(tables: Tables) -> str:
 def read_observation(tables: Tables, run_id: str) -> Observation:
     """The observation `run_id`. Raises UnknownName (it observed nothing), InputError (it has no sample from after the
     export)."""
-    columns, own = ["cluster_id", "phase", "observed_at"], pc.field("run_id") == run_id
+    columns, own = ["cluster_id", "phase", "observed_at", *_ORDER], pc.field("run_id") == run_id
     sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in SAMPLED)
     if not sampled.num_rows:
         raise UnknownName("observation", run_id, known=sorted(_sampled_runs(tables)))
@@ -112,26 +123,29 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
             f"observation {run_id!r} has no sample from after the export", hint="let the export finish, or name another"
         )
     times = pc.min_max(after["observed_at"]).as_py()
-    state_logs, is_counted = _state_logs(tables, run_id, own | (pc.field("exported_at") <= times["min"]))
-    return Observation(
+    number, version = (pc.max(after[name]).as_py() for name in _ORDER)
+    observation = Observation(
         cluster_id=after["cluster_id"][0].as_py(),
         run_id=run_id,
         after_began_at=times["min"],
         observed_at=times["max"],
-        state_logs=state_logs,
-        is_counted=is_counted,
+        run_number=number_at(times["max"]) if number is None else number,
+        records_version=version,
     )
+    state_logs, is_counted = _state_logs(tables, run_id, observation.exported_before)
+    return replace(observation, state_logs=state_logs, is_counted=is_counted)
 
 
-def _sampled_runs(tables: Tables) -> dict[str, dict[str, datetime]]:
-    """The newest instant by run and phase, read piece by piece: a table holds every observation ever made."""
-    runs: dict[str, dict[str, datetime]] = {}
+def _sampled_runs(tables: Tables) -> dict[str, dict[str, int]]:
+    """The number by run and phase, read piece by piece: a table holds every observation ever made."""
+    runs: dict[str, dict[str, int]] = {}
     for snapshot in filter(None, map(tables.snapshot, SAMPLED)):
-        for batch in snapshot.batches(columns=["run_id", "phase", "observed_at"]):
+        for batch in snapshot.batches(columns=["run_id", "phase", "observed_at", "run_number"]):
             sides = pa.Table.from_batches([batch]).group_by(["run_id", "phase"], use_threads=False)
-            for row in sides.aggregate([("observed_at", "max")]).to_pylist():
-                phases, instant = runs.setdefault(row["run_id"], {}), row["observed_at_max"]
-                phases[row["phase"]] = max(instant, phases.get(row["phase"], instant))
+            for row in sides.aggregate([("observed_at", "max"), ("run_number", "max")]).to_pylist():
+                phases, number = runs.setdefault(row["run_id"], {}), row["run_number_max"]
+                number = number_at(row["observed_at_max"]) if number is None else number
+                phases[row["phase"]] = max(number, phases.get(row["phase"], number))
     return runs
 
 
@@ -343,9 +357,7 @@ def read_coverage(tables: Tables, observation: Observation) -> dict[int, Coverag
 def coverage_of(tables: Tables, observation: Observation) -> dict[int, Coverage]:
     """``read_coverage``, quarantined records not counted: by the commits of the observation's own export, and those
     before its second sample."""
-    until = pa.scalar(observation.after_began_at, INSTANT)
-    known = (pc.field("run_id") == observation.run_id) | (pc.field("exported_at") <= until)
-    ranges = read_ranges(tables).filter(known)
+    ranges = read_ranges(tables).filter(observation.exported_before)
     coverages = {}
     for number in sorted({*observation.state_logs, *ranges["state_partition"].to_pylist()}):
         log, own = observation.state_logs.get(number, StateLog()), ranges.filter(pc.field("state_partition") == number)

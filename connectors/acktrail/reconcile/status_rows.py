@@ -17,15 +17,14 @@ from acktrail.format.columns.share_partition_keys import first_matches
 from acktrail.model.queue_status import COUNTED, STATUS_TABLE, QueueStatus
 from acktrail.model.reconciliation import Completeness
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.reconcile.observed_run import Observation
 from acktrail.replay.queue_windows import CONTEXT, MOST, judge_windows, newest_windows
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, floored
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.export_ranges import read_ranges
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]
 _TRENDS: Final = TABLES["queue_trends"]
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _ADDED: Final = ("unfinished_records", *COUNTED)
 _LIMIT: Final = "share.delivery.count.limit"
 _RECONCILED: Final = (
@@ -66,22 +65,8 @@ class RunStatuses:
     trends: pa.Table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusRun:
-    """The reconciliation that statuses are of."""
-
-    cluster_id: str | None
-    run_id: str
-    observed_at: dt.datetime
-
-    @property
-    def number(self) -> int:
-        """Grows from run to run: its observation in µs since the epoch."""
-        return (self.observed_at - _EPOCH) // dt.timedelta(microseconds=1)
-
-
 def judge_run(
-    run: StatusRun, rows: pa.Table, before: pa.Table, counts: pa.Table | None, seen: pa.Table, shown: dt.timedelta
+    run: Observation, rows: pa.Table, before: pa.Table, counts: pa.Table | None, seen: pa.Table, shown: dt.timedelta
 ) -> RunStatuses:
     """`rows`: what ``read_run_rows`` gives; `before`: the statuses of the run before (``QUEUE_STATUSES``); `counts`:
     key and ``COUNTED``, what happened since then (a share partition without a row: nothing); None: not known. `seen`:
@@ -124,7 +109,7 @@ def _remembered(now: dict[str, Any], earlier: dict[str, pa.Array]) -> dict[str, 
 
 
 def _unseen(
-    run: StatusRun, rows: pa.Table, earlier: dict[str, pa.Array], seen: pa.Table, shown: dt.timedelta
+    run: Observation, rows: pa.Table, earlier: dict[str, pa.Array], seen: pa.Table, shown: dt.timedelta
 ) -> pa.Array:
     """`unseen_at` of the run before, unless somebody has acknowledged it since, or it was shown for long enough."""
     acknowledged = seen["archived_seen"].take(first_matches(rows, seen)).combine_chunks()
@@ -150,7 +135,7 @@ def _with_counts(rows: pa.Table, counts: pa.Table | None) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(newest.type))
 
 
-def _changes(run: StatusRun, statuses: pa.Table, earlier: pa.Array, before: pa.Table) -> pa.Table:
+def _changes(run: Observation, statuses: pa.Table, earlier: pa.Array, before: pa.Table) -> pa.Table:
     """What changed, with the share partitions that are gone."""
     is_same = pc.fill_null(pc.equal(statuses["status"], earlier), fill_value=False)
     columns = {
@@ -323,14 +308,17 @@ def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(mask, fill_value=False), values, pa.scalar(None, values.type))
 
 
-def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen: int | None) -> pa.Table:
-    """The row of a run with these statuses (``QUEUE_STATUSES``)."""
+def total_row(
+    tables: Tables, run: Observation, ranges: pa.Table, statuses: pa.Table, archived_seen: int | None
+) -> pa.Table:
+    """The row of a run with these statuses (``QUEUE_STATUSES``). `ranges`: rows of ``export_ranges`` until then."""
     ranked = pa.table([statuses["group_id"], pc.index_in(statuses["status"], value_set=_RANKED)], ["group", "rank"])
     worst = ranked.group_by("group", use_threads=False).aggregate([("rank", "min")])["rank_min"]
     row: dict[str, Any] = {
         "cluster_id": run.cluster_id,
         "run_id": run.run_id,
         "observed_at": run.observed_at,
+        "run_number": run.run_number,
         "groups": len(worst),
         "share_partitions": statuses.num_rows,
         "statuses": counts_of(statuses["status"]),
@@ -340,12 +328,12 @@ def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen:
         "unfinished_unknown": statuses["unfinished_records"].null_count,
         "archived_seen": archived_seen or 0,
         **_findings(tables, run),
-        **_exported(tables, run),
+        **_exported(ranges),
     }
     return pa.Table.from_pylist([row], schema=_TOTALS)
 
 
-def _findings(tables: Tables, run: StatusRun) -> dict[str, Any]:
+def _findings(tables: Tables, run: Observation) -> dict[str, Any]:
     """Those that no later run has seen: a finding keeps the newest run alone."""
     columns = ["severity", "first_seen_at"]
     found = tables.read("findings", columns=columns, where=pc.field("run_id") == run.run_id)
@@ -353,9 +341,7 @@ def _findings(tables: Tables, run: StatusRun) -> dict[str, Any]:
     return {"findings": counts_of(found["severity"]), "new_findings": pc.sum(is_new).as_py() or 0}
 
 
-def _exported(tables: Tables, run: StatusRun) -> dict[str, int]:
-    where = pc.field("exported_at") <= pa.scalar(run.observed_at, _TOTALS.field("observed_at").type)
-    ranges = read_ranges(tables).filter(where)
+def _exported(ranges: pa.Table) -> dict[str, int]:
     is_loss = pc.invert(pc.fill_null(pc.is_in(ranges["gap_reason"], value_set=_NO_LOSS), fill_value=False))
     gaps = ranges.filter(pc.and_(pc.is_valid(ranges["gap_first"]), is_loss))
     lost = pc.add(pc.subtract(gaps["gap_last"], gaps["gap_first"]), 1)

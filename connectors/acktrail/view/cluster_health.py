@@ -19,8 +19,9 @@ from acktrail.errors import AcktrailError
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
+from acktrail.tables.commit_order import SKEW, WRITTEN, greatest, newest_rows, runs_ahead
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import SAMPLED, newest_reconciliation, open_runs
+from acktrail.tables.open_runs import newest_reconciliation, open_runs
 from acktrail.times import utc_text
 from acktrail.view import queue_rows
 from acktrail.view.finding_rows import FindingRow, open_findings
@@ -52,8 +53,9 @@ class ClusterHealth:
     """None is not known; `unknown` has the reason, by field.
 
     `newest_record_ms`: the broker's time of the newest state record. `exported_at`: when an export or an observation
-    last wrote. `gaps`: of the export, by reason. `reconciled_at`: of the newest reconciliation, as `verdicts` (share
-    partitions by verdict). `queues` are the share partitions, `groups` their groups (`acktrail.view.queue_rows`), worst
+    last wrote, in the order of commits. `ahead`: runs that wrote at a time in the future, and when. `gaps`: of the
+    export, by reason. `reconciled_at`: of the newest reconciliation, as `verdicts` (share partitions by verdict).
+    `queues` are the share partitions, `groups` their groups (`acktrail.view.queue_rows`), worst
     first. `findings`: open ones, those of the branches' newest audits among them. `changes`: of status, newest first,
     without the share partitions that were seen for the first time.
     """
@@ -61,6 +63,7 @@ class ClusterHealth:
     cluster_id: str | None = None
     newest_record_ms: int | None = None
     exported_at: dt.datetime | None = None
+    ahead: Mapping[str, dt.datetime] | None = None
     reconciled_at: dt.datetime | None = None
     verdicts: Mapping[str, int] | None = None
     observed_at: dt.datetime | None = None
@@ -153,6 +156,8 @@ class ClusterHealth:
         for subject, command, at in ends:
             if at is not None and now - at > stale_after:
                 reasons.append(f"the {subject} ended {ago(at, now)}: `acktrail {command}`")
+        for run_id, at in (self.ahead or {}).items():
+            reasons.append(f"run {run_id} wrote at {utc_text(at)}, in the future: correct the clock of its machine")
         return [*reasons, *dict.fromkeys(self.unknown.values())]
 
     def _by_urgency(self, urgency: Urgency) -> dict[str, int]:
@@ -173,7 +178,8 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
     parts: dict[str, Callable[[], Any]] = {
         "cluster_id": lambda: cluster(tables),
         "newest_record_ms": lambda: greatest(tables, "state_records", "timestamp_ms"),
-        "exported_at": lambda: newest_export(tables),
+        "exported_at": lambda: newest_export(tables, now),
+        "ahead": lambda: runs_ahead(tables, now),
         "verdicts": lambda: newest_verdicts(tables),
         "queues": lambda: _queues(tables),
         "findings": lambda: open_findings(tables, runs) if (runs := open_runs(tables)).run_ids else None,
@@ -194,10 +200,11 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
 def _queues(tables: Tables) -> dict[str, Any]:
     """A run that saw no share partition has totals; without them nothing is known."""
     rows = queue_rows.worst_first(tables.read("queue_statuses", columns=queue_rows.COLUMNS))
-    runs = (rows if rows.num_rows else tables.read("run_totals")).select(["observed_at", "run_id"])
+    columns = ["observed_at", "run_id"]
+    runs = rows.select(columns) if rows.num_rows else newest_rows(tables, "run_totals", columns)
     if not runs.num_rows:
         raise NotKnown("no status was written yet: run `acktrail run reconcile`")
-    newest = runs.sort_by([("observed_at", "descending")]).slice(0, 1).to_pylist()[0]
+    newest = runs.slice(0, 1).to_pylist()[0]
     nothing = None if rows.num_rows else no_share_group(tables, newest["run_id"])
     return {"queues": rows, "groups": queue_rows.groups_of(rows), **newest, "no_share_group": nothing}
 
@@ -213,14 +220,16 @@ def cluster(tables: Tables) -> str | None:
     return next(filter(None, map(cluster_of, snapshots)), None)
 
 
-def newest_export(tables: Tables) -> dt.datetime:
-    """When an export or an observation last wrote. Raises NotKnown."""
-    instants = [greatest(tables, "export_ranges", "exported_at")]
-    instants += [greatest(tables, name, "observed_at") for name in SAMPLED]
-    newest: dt.datetime | None = max((each for each in instants if each is not None), default=None)
-    if newest is None:
+def newest_export(tables: Tables, now: dt.datetime) -> dt.datetime:
+    """When an export or an observation last wrote, in the order of commits. Raises NotKnown."""
+    rows = (newest_rows(tables, name, [column])[column] for name, column in WRITTEN.items())
+    instants: list[dt.datetime] = [at for at in (pc.max(own).as_py() for own in rows) if at is not None]
+    if not instants:
         raise NotKnown("nothing was exported yet")
-    return newest
+    known = [at for at in instants if at <= now + SKEW]
+    if not known:
+        raise NotKnown("the age of the newest export is not known: its time lies in the future")
+    return max(known)
 
 
 def newest_verdicts(tables: Tables) -> dict[str, Any]:
@@ -243,26 +252,6 @@ def no_share_group(tables: Tables, run_id: str) -> str | None:
     if not looks or {row["error_code"] for row in looks} - {0, _UNKNOWN_TOPIC}:
         return None
     return f"no share group on this cluster at {utc_text(max(row['observed_at'] for row in looks))}"
-
-
-def greatest(tables: Tables, name: str, column: str) -> Any:
-    """The greatest value in a column; None: there is none. By the log's statistics, which cut off fractions of a ms;
-    files that have none there are read."""
-    snapshot = tables.snapshot(name)
-    if snapshot is None:
-        return None
-    said = {path: each[f"max.{column}"] for path, each in snapshot.statistics([f"max.{column}"]).items()}
-    known = [_aware(value) for value in said.values() if value is not None]
-    silent = [path for path, value in said.items() if value is None]
-    if silent:
-        read = pc.max(tables.read_files(name, silent, columns=[column])[column]).as_py()
-        known += [] if read is None else [read]
-    return max(known, default=None)
-
-
-def _aware(value: Any) -> Any:
-    """Statistics may leave out that their instants are in UTC."""
-    return value.replace(tzinfo=dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo is None else value
 
 
 def export_gaps(tables: Tables) -> dict[str, GapsOfReason]:

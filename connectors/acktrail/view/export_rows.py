@@ -16,7 +16,7 @@ from acktrail.view import wording
 EXPORT_COLUMNS: Final = (
     *("cluster_id", "run_id", "state_topic_id", "state_partition", "first_offset", "last_offset", "records_read"),
     *("records_decoded", "records_quarantined", "log_start_offset", "log_end_offset", "gap_first", "gap_last"),
-    *("gap_reason", "offset_shift", "exported_at"),
+    *("gap_reason", "offset_shift", "exported_at", "records_version"),
 )
 """Columns of ``export_ranges`` that are shown."""
 _REASONS: Final = {
@@ -84,7 +84,7 @@ class GapRow:
 
 def export_rows(ranges: pa.Table) -> tuple[ExportRow, ...]:
     """One row a state partition, from ``EXPORT_COLUMNS`` of ``export_ranges``."""
-    in_order = ranges.sort_by([("exported_at", "ascending")])
+    in_order = ranges.sort_by([("records_version", "ascending"), ("exported_at", "ascending")])
     folded = in_order.group_by("state_partition", use_threads=False).aggregate(list(_FOLDS.values()))
     rows = folded.sort_by("state_partition").to_pylist() if folded.num_rows else []
     return tuple(_export_row(row) for row in rows if row["state_partition"] is not None)

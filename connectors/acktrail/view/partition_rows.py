@@ -26,6 +26,7 @@ from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.plain_tables import KnownSum, known_lag, printable
+from acktrail.tables.commit_order import in_order
 from acktrail.view import wording
 
 TableRow = Mapping[str, Any]
@@ -146,7 +147,7 @@ def most_urgent(rows: Sequence[PartitionRow], most: int) -> tuple[PartitionRow, 
 def group_rows(observations: pa.Table, partitions: Sequence[PartitionRow]) -> tuple[GroupRow, ...]:
     """Groups in the order of `partitions`, those that only their state records still name among them; then share groups
     that have none, by name."""
-    latest = {str(row["group_id"]): row for row in observations.sort_by("observed_at").to_pylist()}
+    latest = {str(row["group_id"]): row for row in in_order(observations).to_pylist()}
     shared = sorted(name for name, row in latest.items() if (row["group_type"] or "share").lower() == "share")
     own = {name: [*rows] for name, rows in groupby(partitions, lambda row: row.group_id)}
     names = [*own, *(name for name in shared if name not in own)]

@@ -22,6 +22,7 @@ from acktrail.branches import branches
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
+from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import in_words, status_rank, trouble_text
 
@@ -191,8 +192,7 @@ def _groups(known: Known, tables: Tables, run_id: str) -> list[Notification]:
 
 
 def _is_newest(tables: Tables, run_id: str) -> bool:
-    totals = tables.read("run_totals", columns=["run_id", "observed_at"]).sort_by([("observed_at", "descending")])
-    return bool(totals.num_rows > 0 and totals["run_id"][0].as_py() == run_id)
+    return run_id in newest_rows(tables, "run_totals", ["run_id"])["run_id"].to_pylist()
 
 
 def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]]) -> Notification:

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
-from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import INSTANT, TABLES
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.rules.catalogue import BRANCH_RULES
 from acktrail.plain_tables import KnownSum, printable
+from acktrail.tables.commit_order import exported_before, in_order
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import newest_reconciliation
 from acktrail.times import utc_text
@@ -326,7 +327,7 @@ class RunTables:
 
 def shown_run(tables: Tables, run_id: str | None) -> str:
     """`run_id`, or the run observed last. Raises as `chosen_run`."""
-    runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
+    runs = tables.read("reconciliations", columns=("run_id", "observed_at", "run_number"))
     return chosen_run(runs, newest_reconciliation(tables)[0], run_id, root=tables.root)
 
 
@@ -338,9 +339,8 @@ def chosen_run(reconciliations: pa.Table, newest: str | None, wanted: str | None
         InputError: when nothing was reconciled yet.
         UnknownName: when `wanted` is no run in the table (with the runs observed last).
     """
-    runs = reconciliations.group_by("run_id").aggregate([("observed_at", "max")])
-    ordered = runs.sort_by([("observed_at_max", "descending"), ("run_id", "descending")])
-    known = [str(run_id) for run_id in ordered["run_id"].to_pylist() if run_id is not None]
+    ordered = in_order(reconciliations, newest_first=True)
+    known = [str(run_id) for run_id in pc.unique(ordered["run_id"]).to_pylist() if run_id is not None]
     if newest is not None and newest not in known:
         known.insert(0, newest)
     if wanted is not None and wanted not in known:
@@ -354,11 +354,15 @@ def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
     """What belongs to `run_id`: its own rows, and of topics and exports all that was known at its end."""
     own = {name: getattr(tables, name).filter(pc.field("run_id") == run_id) for name in _FILTERED}
     ended = run_end(replace(tables, **own))
+    if ended is None:
+        return replace(tables, **own)
+    version = max((pc.max(own[name]["records_version"]).as_py() or 0 for name in _LOOKS), default=0) or None
+    first_seen = pc.field("first_seen_at")
     return replace(
         tables,
         **own,
-        export_ranges=_until(tables.export_ranges, "exported_at", ended, run_id),
-        topics=_until(tables.topics, "first_seen_at", ended, run_id),
+        export_ranges=tables.export_ranges.filter(exported_before(run_id, version, ended)),
+        topics=tables.topics.filter(first_seen.is_null() | (first_seen <= pa.scalar(ended, INSTANT))),
     )
 
 
@@ -367,12 +371,3 @@ def run_end(own: RunTables) -> datetime | None:
     looks = (own.reconciliations, own.group_observations, own.offset_observations)
     ends = [pc.max(table["observed_at"]).as_py() for table in looks]
     return max((end for end in ends if end is not None), default=None)
-
-
-def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) -> pa.Table:
-    """Rows not after `ended`, those of the run itself, and those without a time."""
-    if ended is None:
-        return table
-    at = pc.field(column)
-    is_earlier = at <= pa.scalar(ended, table.schema.field(column).type)
-    return table.filter(at.is_null() | is_earlier | (pc.field("run_id") == run_id))

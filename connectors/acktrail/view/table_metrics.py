@@ -28,9 +28,10 @@ from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
 from acktrail.serving.metrics_endpoint import build_info, by, each, one
+from acktrail.tables.commit_order import greatest, in_order
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
-from acktrail.view.cluster_health import cluster_health, greatest
+from acktrail.view.cluster_health import cluster_health
 from acktrail.view.export_rows import GAP_REASONS
 from acktrail.view.queue_rows import OUTCOMES, statuses_of
 from acktrail.view.wording import RESULTS, SEVERITIES, STATUSES
@@ -113,6 +114,8 @@ class _Families:
         newest = self._health.newest_record_ms
         about = "When an export or an observation last wrote."
         yield self._one("export_timestamp_seconds", about, _seconds(self._health.exported_at))
+        about = "Runs with a time in the future: the clock of the machine that wrote them, or of this one, is wrong."
+        yield self._one("runs_in_future", about, None if self._health.ahead is None else len(self._health.ahead))
         about = "The broker's time of the newest exported state record."
         yield self._one("newest_state_record_timestamp_seconds", about, None if newest is None else newest / 1000)
         if self._tables.exists("export_ranges"):
@@ -145,7 +148,7 @@ class _Families:
 
     def _lasting_mismatches(self) -> int | None:
         """None: there are no two reconciliations."""
-        totals = self._tables.read("run_totals", columns=["run_id", "observed_at"]).sort_by("observed_at")
+        totals = in_order(self._tables.read("run_totals", columns=["run_id", "observed_at", "run_number"]))
         newest = totals["run_id"].to_pylist()[-2:]
         if len(newest) < 2:
             return None

@@ -198,9 +198,12 @@ def instant(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long before `now` a moment was, by its two largest units: ``2 h 5 min ago``. A clock that differs shows no
-    time to come."""
-    return "unknown" if moment is None else f"{_span(now - moment)} ago"
+    """How long before `now` a moment was, by its two largest units: ``2 h 5 min ago``. One that is more than five
+    minutes ahead is ``2 h in the future``: a clock is wrong."""
+    if moment is None:
+        return "unknown"
+    is_ahead = moment - now > timedelta(minutes=5)
+    return f"{_span(moment - now)} in the future" if is_ahead else f"{_span(now - moment)} ago"
 
 
 def _span(span: timedelta) -> str:

@@ -2,7 +2,7 @@
 
 ``queue_statuses`` is committed last and says how far everything is: the other tables have a number of the same run
 before it. A run that was stopped in between is completed first, whichever run comes next, and no run is written twice:
-each commit moves a number that grows with the observations.
+each commit moves a number that grows with the commits of observations.
 
 For example, where the queue was `ok` in run r1, and r2 finds that its first unfinished offset stays::
 
@@ -33,22 +33,21 @@ import pyarrow.compute as pc
 
 from acktrail.activity import doing
 from acktrail.config import TablesConfig, unseen_time
-from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, JobStep, Results, balanced_shares
-from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import seen_archives
-from acktrail.reconcile.observed_run import read_observation
+from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, TRENDS, add_parts, positions_at
-from acktrail.reconcile.status_rows import StatusRun, judge_run, read_run_rows, total_row
+from acktrail.reconcile.status_rows import judge_run, read_run_rows, total_row
 from acktrail.replay.queue_windows import MOST
 from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
+from acktrail.tables.commit_order import number_at
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.export_ranges import read_ranges
 from acktrail.tables.exported.record_files import rows_between
-from acktrail.tables.open_runs import SAMPLED
 
 _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
 _TEXTS: Final = ("group_id", "topic_id", "before_standing", "standing", "cause")
@@ -58,7 +57,7 @@ _COUNTS: Final = pa.schema([RATES.field(name) for name in (*KEY_COLUMNS, *COUNTE
 _COUNT: Final = JobStep(name="count the changes since the run before", kinds={"counts": _COUNTS})
 STATUSES: Final = "queue_statuses"
 STEP: Final = "statuses/step"
-"""The app id whose number is the newest run of a table (``StatusRun.number``)."""
+"""The app id whose number is the newest run of a table (``Observation.run_number``)."""
 _ENDS: Final = "statuses/history/"
 _VERSION: Final = "statuses/history_version"
 _TABLE: Final = "statuses/history_table"
@@ -72,56 +71,47 @@ def write_statuses(tables: TablesConfig, executors: Executors, run_id: str) -> N
     """Judge the share partitions of the reconciliation `run_id`, once; nothing where a newer run has its statuses.
 
     Raises:
-        ConfigurationError: it was not reconciled, or the tables cannot be read or written.
+        UnknownName, InputError: it observed nothing, or not to its end.
+        ConfigurationError: the tables cannot be read or written.
         ConcurrentCommit: the statuses are being written elsewhere.
     """
-    stored, own = Tables(tables), pc.field("run_id") == run_id
-    # A run that was reconciled without a share partition has samples alone.
-    run = _run_among(stored, ("reconciliations",), own) or _run_among(stored, SAMPLED, own)
-    if run is None:
-        hint = "`acktrail run reconcile`"
-        raise ConfigurationError(f"run {run_id!r} was not reconciled in the tables at {stored.root}", hint=hint)
+    stored = Tables(tables)
+    run = read_observation(stored, run_id)
     unfinished = _unfinished(stored)
-    if unfinished is not None and unfinished.number < run.number:
+    if unfinished is not None and unfinished.run_number < run.run_number:
         _write(stored, executors, unfinished)
     _write(stored, executors, run)
 
 
-def _run_among(tables: Tables, names: Iterable[str], where: pc.Expression) -> StatusRun | None:
-    """The newest run in some rows of tables."""
-    columns = ["cluster_id", "run_id", "observed_at"]
-    rows = pa.concat_tables(tables.read(name, columns=columns, where=where) for name in names)
-    newest = rows.sort_by([("observed_at", "descending")]).slice(0, 1).to_pylist()
-    return StatusRun(**newest[0]) if newest else None
-
-
-def _unfinished(tables: Tables) -> StatusRun | None:
+def _unfinished(tables: Tables) -> Observation | None:
     """The run that some of the tables have and ``queue_statuses`` has not."""
     done = tables.transaction_version(STATUSES, STEP) or 0
     number = max(tables.transaction_version(name, STEP) or 0 for name in _BEFORE_STATUSES)
-    at = pc.field("observed_at") == pa.scalar(number, INSTANT)
-    return None if number <= done else _run_among(tables, ("reconciliations",), at)
+    if number <= done:
+        return None
+    found = tables.rows("reconciliations", {"run_number": number}, columns=["run_id"])
+    return read_observation(tables, found[0]["run_id"]) if found else None
 
 
-def _write(tables: Tables, executors: Executors, run: StatusRun) -> None:
+def _write(tables: Tables, executors: Executors, run: Observation) -> None:
     """Judge a run, and write it to the tables that do not have it."""
     snapshot = tables.create(STATUSES)
     done = snapshot.transaction_version(STEP)
-    if done is not None and done >= run.number:
+    if done is not None and done >= run.run_number:
         return
     doing(f"judging the statuses of run {run.run_id}")
-    bounds = log_ends(tables, run.run_id)
+    bounds, exported = log_ends(run), read_ranges(tables).filter(run.exported_before)
     counts, counted = count_changes(executors, tables, bounds, counted_history(snapshot, bounds))
     rows = read_run_rows(tables, run.run_id)
     seen = seen_archives(tables, run.observed_at)
     found = judge_run(run, rows, snapshot.read(), counts, seen, unseen_time())
-    totals = total_row(tables, run, found.statuses, pc.sum(rows["archived_seen"]).as_py())
-    moved = {STEP: run.number}
+    totals = total_row(tables, run, exported, found.statuses, pc.sum(rows["archived_seen"]).as_py())
+    moved = {STEP: run.run_number}
     for name, own in (("status_changes", found.changes), ("run_totals", totals)):
         number = tables.transaction_version(name, STEP)
-        if number is None or number < run.number:
+        if number is None or number < run.run_number:
             tables.append(name, own, transactions=moved, expected={STEP: number})
-    add_parts(tables, found.trends, run.number, STEP)
+    add_parts(tables, found.trends, run.run_number, STEP, number_at(run.observed_at))
     tables.replace(STATUSES, found.statuses, transactions={**moved, **counted_numbers(counted)}, expected={STEP: done})
 
 
@@ -152,10 +142,10 @@ class CountedHistory:
     seen: int | None = None
 
 
-def log_ends(tables: Tables, run_id: str) -> dict[int, int]:
-    """Where each state partition ended when the observation `run_id` began, in offsets of the tables."""
-    logs = read_observation(tables, run_id).state_logs
-    return {number: log.log_end_before for number, log in logs.items() if log.log_end_before is not None}
+def log_ends(observation: Observation) -> dict[int, int]:
+    """Where each state partition ended when an observation began, in offsets of the tables."""
+    logs = observation.state_logs.items()
+    return {number: log.log_end_before for number, log in logs if log.log_end_before is not None}
 
 
 def count_changes(

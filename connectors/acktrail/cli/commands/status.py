@@ -136,6 +136,7 @@ def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) 
         "at": now,
         "act_on": list(reasons),
         "exported_at": found.exported_at,
+        "in_future": found.ahead,
         "newest_record_at": instant_text(found.newest_record_ms),
         "observed_at": found.observed_at,
         "run_id": found.run_id,

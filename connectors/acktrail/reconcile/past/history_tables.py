@@ -202,16 +202,16 @@ class _Chunk(NamedTuple):
     shortest_ms: int
 
 
-def add_parts(tables: Tables, parts: pa.Table, run: int, app_id: str) -> None:
-    """Add rows of one run unless they are there, then write old chunks again. `run`: when it observed, in µs since the
-    epoch; each commit moves a number that begins with `app_id` to it."""
+def add_parts(tables: Tables, parts: pa.Table, run: int, app_id: str, now_us: int) -> None:
+    """Add rows of one run unless they are there, then write old chunks again. Each commit moves a number that begins
+    with `app_id` to `run`, which grows from run to run. `now_us`: when the run observed, in µs since the epoch."""
     is_group = pc.is_null(parts["partition"])
     for own, span in zip((pc.invert(is_group), is_group), _SPANS, strict=True):
         moved = app_id if span is _SPANS[0] else f"{app_id}/groups"
         number = tables.transaction_version(TRENDS, moved)
         if number is None or number < run:
-            _add(tables, parts.filter(own), run, span, {moved: run}, {moved: number})
-            _age(tables, run, span)
+            _add(tables, parts.filter(own), now_us, span, {moved: run}, {moved: number})
+            _age(tables, now_us, span)
 
 
 def _add(

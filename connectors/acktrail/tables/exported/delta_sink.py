@@ -16,6 +16,7 @@ from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, Source
 from acktrail.errors import ForeignCluster
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import OWN_DIALECT, create_for, create_records_for, ensure_root, ensure_same_cluster
+from acktrail.tables.commit_order import NUMBERS, next_number
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -236,19 +237,30 @@ class DeltaSink(SinkTask):
         return {"state_records": _count(spans), "export_ranges": copied} if pending.positions else {}
 
     def _commit_observations(self, pending: _Pending) -> dict[str, int]:
-        rows = {name: self._append_new(name, by_app) for name, by_app in pending.observations.items()}
+        number, records = next_number(self._tables, self._clock()), self._tables.followed("state_records")
+        apps = dict.fromkeys(app_id for by_app in pending.observations.values() for app_id in by_app)
+        order = {
+            app_id: {"run_number": number + place, "records_version": None if records is None else records.version}
+            for place, app_id in enumerate(apps)
+        }
+        rows = {name: self._append_new(name, by_app, order) for name, by_app in pending.observations.items()}
         for listing in pending.listings:
             create_for(self._tables, "topics", self._cluster_id)
             rows["topics"] = rows.get("topics", 0) + renew_topics(self._tables, listing, self._cluster_id)
         return rows
 
-    def _append_new(self, name: str, by_app: Mapping[str, list[pa.Table]]) -> int:
-        """Append the phases that the table does not have yet, in one commit."""
+    def _append_new(
+        self, name: str, by_app: Mapping[str, list[pa.Table]], order: Mapping[str, Mapping[str, int | None]]
+    ) -> int:
+        """Append the phases that the table does not have yet, in one commit, with their `order` by app id."""
         snapshot = create_for(self._tables, name, self._cluster_id)
         new = [app_id for app_id in by_app if snapshot.transaction_version(app_id) is None]
-        rows = pa.concat_tables([TABLES[name].empty_table(), *(part for app_id in new for part in by_app[app_id])])
+        parts = [_filled(part, order[app_id]) for app_id in new for part in by_app[app_id]]
+        rows, marks = pa.concat_tables([TABLES[name].empty_table(), *parts]), dict.fromkeys(new, 1)
         if new:
-            self._tables.append(name, rows, transactions=dict.fromkeys(new, 1), expected=dict.fromkeys(new))
+            if name == NUMBERS:
+                marks[NUMBERS] = max(order[app_id]["run_number"] or 0 for app_id in new)
+            self._tables.append(name, rows, transactions=marks, expected=dict.fromkeys(new))
         self._observed |= {(name, app_id) for app_id in by_app}
         return rows.num_rows
 
@@ -271,6 +283,14 @@ class DeltaSink(SinkTask):
                     hint="name another root for that cluster's tables",
                     data={"kept": self._cluster_id, "found": foreign[0]},
                 )
+
+
+def _filled(rows: pa.Table, values: Mapping[str, int | None]) -> pa.Table:
+    """`rows` with one of `values` in all of a column, where they have that column."""
+    for index, name in enumerate(rows.column_names):
+        if name in values:
+            rows = rows.set_column(index, name, pa.repeat(pa.scalar(values[name], pa.int64()), rows.num_rows))
+    return rows
 
 
 def placed(records: Iterable[pa.Table]) -> pa.Table:

@@ -34,7 +34,7 @@ COPIED_COMMIT: Final = "copied_commit"
 """The metadata of a commit of ``export_ranges`` that holds the id of the commit copied last."""
 _ATTEMPTS: Final = 20
 _READ: Final = (
-    *("run_id", "exported_at", "state_partition", "first_offset", "last_offset", "records_read"),
+    *("run_id", "exported_at", "records_version", "state_partition", "first_offset", "last_offset", "records_read"),
     *("records_quarantined", "gap_first", "gap_last", "gap_reason"),
 )
 _OF_SPAN: Final = (
@@ -146,7 +146,7 @@ def _copy(tables: Tables) -> int:
             hint="bring back the table export_ranges from a copy, or export into another root",
             data={"root": tables.root, "after": after},
         )
-    rows = [row for own in commits.values() for row in json.loads(own.get(RANGES, "[]"))]
+    rows = [{**row, "records_version": n} for n, own in commits.items() for row in json.loads(own.get(RANGES, "[]"))]
     for row in rows:
         row["exported_at"] = dt.datetime.fromisoformat(row["exported_at"])
     if rows:

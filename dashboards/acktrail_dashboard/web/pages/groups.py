@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
+from acktrail.tables.commit_order import in_order
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import history_text, queue_rows
 from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
@@ -29,7 +30,7 @@ _ROUND: Final = timedelta(hours=1)
 _SUMMED: Final = ("unfinished_records", "archived_records", "acknowledged", "released", "archived")
 """Numbers that are summed over share partitions; None where one is known of none."""
 _HELD: Final = ("group_id", "topic_id", "partition", "held", "start_offset", "batches", "next_offset")
-_STATE: Final = ("observed_at", "start_offset", "batches", "completeness")
+_STATE: Final = ("observed_at", "run_number", "start_offset", "batches", "completeness")
 _PAST: Final = 24
 """Earlier states that are drawn."""
 
@@ -125,7 +126,7 @@ def _observed(visit: Visit, newest: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the group coordinator last described; None: it is not known."""
     recent = pc.field("observed_at") >= pa.scalar(newest["observed_at"] - _ROUND)
     rows = visit.read("group_observations", where=(pc.field("group_id") == newest["group_id"]) & recent)
-    found: list[dict[str, Any]] = rows.sort_by([("observed_at", "descending")]).slice(0, 1).to_pylist()
+    found: list[dict[str, Any]] = in_order(rows, newest_first=True).slice(0, 1).to_pylist()
     return found[0] if found else None
 
 
@@ -149,13 +150,13 @@ def windows_of_group(
 def _past_strips(visit: Visit, own: pc.Expression) -> list[dict[str, Any]]:
     """Bands at up to 24 reconciliations within the range of time, the oldest first, on a scale that all share. The x of
     a picture is offset minus start offset. `has_moved`: the start offset is not the one before."""
-    runs = visit.read("run_totals", columns=("run_id", "observed_at"), where=visit.within("observed_at"))
-    ids: list[str] = runs.sort_by([("observed_at", "descending")])["run_id"].to_pylist()
+    runs = visit.read("run_totals", columns=("run_id", "observed_at", "run_number"), where=visit.within("observed_at"))
+    ids: list[str] = in_order(runs, newest_first=True)["run_id"].to_pylist()
     chosen = ids[:: max(1, -(-len(ids) // _PAST))]
     if not chosen:
         return []
     rows = visit.read("share_partition_states", columns=_STATE, where=one_of("run_id", chosen) & own)
-    pairs = [(row["observed_at"], state_window(row)) for row in rows.sort_by("observed_at").to_pylist()]
+    pairs = [(row["observed_at"], state_window(row)) for row in in_order(rows).to_pylist()]
     known = [(at, window) for at, window in pairs if window is not None]
     widest = max((window.end - window.start for _, window in known), default=0)
     starts = [None, *(window.start for _, window in known)]

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.commit_order import in_order
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows, finding_rows
 from acktrail.view.queue_rows import groups_of, status_counts, told_changes, tone_counts
@@ -20,7 +21,7 @@ _GROUPS_SHOWN: Final = 12
 _FINDINGS_SHOWN: Final = 10
 _CHANGES_SHOWN: Final = 12
 _RECENT: Final = timedelta(days=2)
-_GAP_COLUMNS: Final = ("observed_at", "gaps", "gap_records")
+_GAP_COLUMNS: Final = ("gaps", "gap_records")
 
 
 def _overview(visit: Visit) -> dict[str, Any]:
@@ -33,8 +34,8 @@ def _overview(visit: Visit) -> dict[str, Any]:
     critical = sum(row.severity == "critical" for row in findings)
     named = [(row["group_id"], row["status"], row["status_since"]) for row in worst]
     sentence, tone = headline(named, counts, stopping=_stopping(visit), critical_findings=critical)
-    totals = _newest(visit, "run_totals", "observed_at")
-    exported = _newest(visit, "export_ranges", "exported_at", ("exported_at",))
+    totals = _newest(visit, "run_totals", "run_number", "observed_at")
+    exported = _newest(visit, "export_ranges", "records_version", "exported_at")
     return {
         "sentence": sentence,
         "tone": tone,
@@ -60,13 +61,13 @@ def _overview(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _newest(visit: Visit, table: str, column: str, columns: tuple[str, ...] | None = None) -> dict[str, Any] | None:
-    """The newest row of a table; what is older than two days is read only where nothing is newer. Answers are kept by
-    what was asked: the same for an hour."""
+def _newest(visit: Visit, table: str, order: str, column: str) -> dict[str, Any] | None:
+    """The newest row of a table in the `order` of commits; what is older than two days by `column` is read only where
+    nothing is newer. Answers are kept by what was asked: the same for an hour."""
     since: datetime = (visit.now - _RECENT).replace(minute=0, second=0, microsecond=0)
-    recent = visit.read(table, columns=columns, where=pc.field(column) >= pa.scalar(since))
-    rows = recent if recent.num_rows else visit.read(table, columns=columns)
-    newest: list[dict[str, Any]] = rows.sort_by([(column, "descending")]).slice(0, 1).to_pylist()
+    recent = visit.read(table, where=pc.field(column) >= pa.scalar(since))
+    rows = recent if recent.num_rows else visit.read(table)
+    newest: list[dict[str, Any]] = rows.sort_by([(order, "descending"), (column, "descending")]).slice(0, 1).to_pylist()
     return newest[0] if newest else None
 
 
@@ -90,10 +91,10 @@ def _finding_changes(visit: Visit) -> dict[str, dict[str, int]]:
 
 def _gap_changes(visit: Visit) -> tuple[int, int]:
     """How many gaps the reconciliations within the range of time found first, and how many records are in them."""
-    totals = visit.read("run_totals", columns=_GAP_COLUMNS).sort_by("observed_at")
+    totals = in_order(visit.read("run_totals", columns=("observed_at", "run_number", *_GAP_COLUMNS)))
     before = totals.filter(pc.field("observed_at") < pa.scalar(visit.time_range.begin))
     until = totals.filter(pc.field("observed_at") < pa.scalar(visit.time_range.end))
-    gaps, records = (max(0, _last(until, name) - _last(before, name)) for name in _GAP_COLUMNS[1:])
+    gaps, records = (max(0, _last(until, name) - _last(before, name)) for name in _GAP_COLUMNS)
     return gaps, records
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import UnknownName
+from acktrail.tables.commit_order import in_order
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows
 from acktrail.view.wording import RESULTS, SEVERITIES, canonical, status_rank, tally
@@ -26,7 +27,7 @@ _PLAN_COLUMNS: Final = ("run_id", "plan_id", "kind", "strategy", "created_at", "
 def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     """What the tables have of these runs: one run, or the tries of one."""
     where = one_of("run_id", run_ids)
-    totals = visit.read("run_totals", where=where).sort_by([("observed_at", "descending")])
+    totals = in_order(visit.read("run_totals", where=where), newest_first=True)
     ranges = visit.read("export_ranges", columns=_RANGE_COLUMNS, where=where)
     quality = visit.read("quality_results", where=where)
     findings = visit.read("findings", columns=("run_id", "severity"), where=where)

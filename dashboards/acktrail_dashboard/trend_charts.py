@@ -18,7 +18,7 @@ from acktrail.view.wording import number
 
 _MOST_POINTS: Final = 500
 _ROWS_SHOWN: Final = 24
-_MINUTE_MS: Final = 60_000
+_MINUTE: Final = timedelta(minutes=1)
 _OFFSETS: Final = {
     "log_end_offset": "log end",
     "end_offset": "end offset",
@@ -69,7 +69,9 @@ class TrendChart:
 def charts_of(trend: pa.Table, until: datetime | None, *, offsets: bool) -> list[TrendChart]:
     """Unfinished records and rates of rows of ``queue_trends`` (one share partition, or one group, ascending), and with
     `offsets` the first unfinished offset, the end offset and the log end. `until`: the newest observation; levels are
-    known up to it. None for no rows."""
+    known up to it. None for no rows.
+
+    A level stands at its observation, a rate at the time between two of them, which counts are divided by."""
     rows = trend.to_pylist()
     if not rows:
         return []
@@ -103,11 +105,11 @@ class _Grid:
 
     @classmethod
     def of(cls, rows: Rows, until: datetime | None) -> _Grid:
-        begin, last = rows[0]["bucket_at"].astimezone(UTC), rows[-1]["bucket_at"].astimezone(UTC)
-        end = last if until is None else max(last, until)
-        steps = [timedelta(milliseconds=length) for length in sorted({row["bucket_ms"] for row in rows})]
-        step = next((each for each in steps if (end - begin) // each < _MOST_POINTS), steps[-1])
-        return cls(begin=begin, step=step, count=min((end - begin) // step + 1, _MOST_POINTS))
+        length, (begin, end) = min(row["bucket_ms"] for row in rows), (_seen_at(rows[0]), _seen_at(rows[-1]))
+        end = end if until is None else max(end, until)
+        steps = (timedelta(milliseconds=length * times) for times in (1, 3, 12, 36, 72, 288, 2_016))
+        step = next((each for each in steps if (end - begin) // each < _MOST_POINTS - 1), timedelta(days=30))
+        return cls(begin=begin, step=step, count=min(-(-(end - begin) // step) + 1, _MOST_POINTS))
 
     def chart(self, title: str, unit: str, lines: Mapping[str, Values], *, from_zero: bool = True) -> TrendChart:
         return TrendChart(title=title, unit=unit, begin=self.begin, step=self.step, lines=lines, from_zero=from_zero)
@@ -116,23 +118,34 @@ class _Grid:
         """A level stays until the next row."""
         found = {}
         for column, label in names.items():
-            at = {self._place(row): row[column] for row in rows}
+            at = {self._place(_seen_at(row)): row[column] for row in rows}
             last = None
             found[label] = tuple(last := at.get(index, last) for index in range(self.count))
         return found
 
     def rates(self, rows: Rows, column: str) -> Values:
-        """The rate of a longer interval stands at all the instants that it covers; none without a row."""
+        """Counts by the time since the observation before. An idle row stands for later ones that are left out: then
+        that time is at most an interval. The first row has no observation before it."""
         values: list[float | None] = [0.0] * self.count
+        values[0], before = None, rows[0]
         for row in rows:
-            at, count = self._place(row), row[column]
-            rate = None if count is None else round(count * _MINUTE_MS / row["bucket_ms"], 1)
-            width = max(1, timedelta(milliseconds=row["bucket_ms"]) // self.step)
-            values[at : at + width] = [rate] * min(width, self.count - at)
+            length, at = timedelta(milliseconds=row["bucket_ms"]), _seen_at(row)
+            is_idle = before["unfinished_records"] == 0 and not any(before[name] for name in _OUTCOMES)
+            begin = max(_seen_at(before), at - length) if is_idle else _seen_at(before)
+            if (elapsed := at - begin) > timedelta():
+                rate = None if row[column] is None else round(row[column] * _MINUTE / elapsed, 1)
+                first, last = self._place(begin), self._place(at)
+                values[first + 1 : last + 1] = [rate] * (last - first)
+            before = row
         return tuple(values)
 
-    def _place(self, row: Mapping[str, Any]) -> int:
-        return int(min(max((row["bucket_at"] - self.begin) // self.step, 0), self.count - 1))
+    def _place(self, instant: datetime) -> int:
+        """The first instant of the grid that is not before `instant`."""
+        return int(min(max(-((self.begin - instant) // self.step), 0), self.count - 1))
+
+
+def _seen_at(row: Mapping[str, Any]) -> datetime:
+    return (row["observed_at"] or row["bucket_at"]).astimezone(UTC)  # type: ignore[no-any-return]
 
 
 def _text(value: float | None) -> str:

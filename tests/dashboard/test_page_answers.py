@@ -363,23 +363,23 @@ def test_the_fate_of_a_record(own: Site, root: Path, group: str) -> None:
     assert "is no number" in found["9" * 19]
 
 
-def test_levels_stay_and_counts_end_where_a_bucket_has_no_row() -> None:
-    """A bucket without a row: the lag is that of the one before, nothing was acknowledged; a longer bucket fills the
-    shorter ones that it covers with its rate."""
-    begin, minute = datetime(2026, 1, 1, tzinfo=UTC), 60_000
+def test_points_stand_at_their_observations_and_rates_between_them() -> None:
+    """A level begins with the observation that shows it, and stays. Counts are divided by the time since the
+    observation before; after an idle row, whose successors are left out, by one interval at most."""
+    begin, minute = datetime(2026, 1, 1, tzinfo=UTC), timedelta(minutes=1)
     rows = [
-        {"bucket_at": begin + timedelta(minutes=at), "bucket_ms": length * minute, "unfinished_records": level,
-         "acknowledged": count}
-        for at, length, level, count in ((0, 60, 7, 120), (60, 5, 9, 10), (70, 5, None, None))
+        {"bucket_at": begin + at // 5 * 5 * minute, "bucket_ms": 300_000, "observed_at": begin + at * minute,
+         "unfinished_records": level, "acknowledged": count}
+        for at, level, count in ((9, 7, None), (10, 9, 120), (25, 0, 30), (27, 0, 0), (64, 4, 50), (71, None, None))
     ]  # fmt: skip
     trend = pa.Table.from_pylist(rows, schema=TABLES["queue_trends"])
     lag, rates = charts_of(trend, begin + timedelta(minutes=80), offsets=False)
 
-    assert lag.step == timedelta(minutes=5)
-    assert lag.lines["unfinished records"] == (*[7] * 12, 9, 9, None, None, None)
-    assert rates.lines["acknowledged"] == (*[2.0] * 12, 2.0, 0.0, None, 0.0, 0.0)
+    assert (lag.begin, lag.step) == (begin + 9 * minute, 5 * minute)
+    assert lag.lines["unfinished records"] == (7, 9, 9, 9, *[0] * 7, 4, 4, *[None] * 3)
+    assert rates.lines["acknowledged"] == (None, 120.0, 2.0, 2.0, 2.0, *[0.0] * 6, 10.0, None, None, 0.0, 0.0)
     data = json.loads(lag.data)
-    assert (data["begin"], data["step"], data["lines"][0]["values"][12]) == (begin.timestamp(), 300, 9)
+    assert (data["begin"], data["step"], data["lines"][0]["values"][1]) == (lag.begin.timestamp(), 300, 9)
     assert charts_of(trend.slice(0, 0), None, offsets=True) == []
 
 

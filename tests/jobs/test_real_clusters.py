@@ -202,12 +202,12 @@ def test_a_run_from_the_future_is_named_and_not_kept(
             patch.setattr("acktrail.kafka.groups.observation._now", ahead)
             patch.setitem(DeltaSink.__init__.__kwdefaults__, "clock", ahead)
             observe(kafka, tables, run_id="ahead")
-        reconcile(tables, None, "in-process")
+        reconcile(tables, None, "in-process", with_history=True)
         assert "export    unknown" in run(capsys, "status", "--tables", tables.uri).stdout
         reached = movement.acknowledged
         until(lambda: movement.acknowledged > reached, what="an acknowledgement")
         observe(kafka, tables, run_id="normal")
-        reconcile(tables, None, "in-process")
+        reconcile(tables, None, "in-process", with_history=True)
     (own,) = [row for row in Tables(tables).read("queue_statuses").to_pylist() if row["group_id"] == name]
     assert (own["run_id"], own["verdict"], own["completeness"]) == ("normal", "match", "complete")
     status = run(capsys, "status", "--tables", tables.uri)

@@ -115,6 +115,7 @@ def test_rows_are_stamped_and_ranges_say_what_was_read(tables: Tables) -> None:
     (own,) = ranges(tables)
     assert {name: value for name, value in own.items() if value is not None} == {
         "cluster_id": "c1",
+        "records_version": 1,
         "run_id": "run",
         "state_topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
         "exported_at": NOON,

@@ -145,7 +145,7 @@ def test_groups_and_share_partitions_stand_the_worst_first(found: Found, most: i
 
 
 def test_the_headline_answers_who_is_in_trouble_and_since_when() -> None:
-    """Of groups that need action the worst is named, with the earliest time; others are counted. No statuses: the
+    """Of groups in trouble the worst is named, with the earliest time; others are one number. No statuses: the
     trail's own sentence."""
     found: Found = {
         ("calm", 0): ("ok", "match", 0), ("slow", 0): ("lagging", "match", 50), ("poison", 0): ("stuck", "match", 7),
@@ -153,9 +153,9 @@ def test_the_headline_answers_who_is_in_trouble_and_since_when() -> None:
         ("late", 1): ("retention_risk", "match", 9),
     }  # fmt: skip
     worst = "late retention risk since 2026-11-21 03:46 UTC"
-    said = f"2 of 4 groups need action, the worst: {worst}. Another 1 group to look at."
+    said = f"{worst}, and 2 other groups in trouble."
     assert trouble(summarize(judged(found), RUN)) == (said, "critical")
-    looking = "No group needs action; 1 group to look at: g state unknown since 2026-11-21 04:46 UTC."
+    looking = "g state unknown since 2026-11-21 04:46 UTC."
     for status, expected in (
         ("idle", ("No group is in trouble.", "ok")),
         ("state_unknown", (looking, "warning")),
@@ -170,7 +170,7 @@ def test_what_stopped_the_run_and_critical_findings_stand_first_in_its_headline(
     calm: Found = {("g", 0): ("ok", "match", 0)}
     broken = [{"rule": severity, "severity": severity} for severity in ("critical", "error")]
     said = trouble(summarize(judged(calm, findings=broken), RUN))
-    assert said == ("1 critical finding. By status alone: no group is in trouble.", "critical")
+    assert said == ("1 critical finding, and by status no group is in trouble.", "critical")
     results = [
         {"evaluated_at": SEEN, "suite": "s", "expectation": f"{severity}_{success}_{error}", "severity": severity,
          "success": success, "error": error, "element_count": 3}
@@ -180,7 +180,7 @@ def test_what_stopped_the_run_and_critical_findings_stand_first_in_its_headline(
         )
     ]  # fmt: skip
     said = trouble(summarize(judged(calm, quality_results=results), RUN))
-    stopped = "The checks stopped this run: 2 critical rules broken. By status alone: no group is in trouble."
+    stopped = "The checks stopped this run: 2 critical rules broken."
     assert said == (stopped, "critical")
 
 
@@ -244,10 +244,13 @@ def test_every_verdict_has_a_meaning() -> None:
 def test_the_run_observed_last_is_the_default() -> None:
     """Without a name the newest observation is shown; a name that no run has is refused with the nearest."""
     times = [SEEN, SEEN + timedelta(seconds=9), SEEN + timedelta(seconds=1)]
-    runs = pa.table({"run_id": ["b", "a", "b"], "observed_at": times})
+    columns = {"run_id": ["b", "a", "b"], "observed_at": times, "run_number": pa.nulls(3, pa.int64())}
+    runs = pa.table(columns)
     assert [chosen_run(runs, *of, root="here") for of in ((None, None), ("empty", None), (None, "b"))] == [
         *("a", "empty", "b")
     ]
+    numbered = pa.table({**columns, "run_number": [3, 2, 3]})
+    assert chosen_run(numbered, None, None, root="here") == "b"  # committed last, whatever its clock says
     with pytest.raises(UnknownName, match="unknown run 'c'") as refused:
         chosen_run(runs, None, "c", root="here")
     assert refused.value.nearest == ("a", "b")

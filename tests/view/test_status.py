@@ -77,8 +77,8 @@ def test_the_worst_is_on_top(health: HealthTables, capsys: pytest.CaptureFixture
 
     lines = done.stdout.splitlines()
     assert done.code == 6
-    assert lines[0].startswith("1 of 3 groups needs action: billing stuck since ")
-    assert lines[0].endswith(". Another 1 group to look at.")
+    assert lines[0].startswith("billing stuck since ")
+    assert lines[0].endswith( UTC, and 1 other group in trouble.")
     assert lines[1] == "cluster   cluster-1"
     assert "not complete: 1 gap(s) pruned (1,200 offsets, the newest 30 min ago)" in lines[2]
     assert lines[4] == "findings  1 error"
@@ -309,10 +309,8 @@ def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: py
         "messages": "\n".join(messages),
     }
     name = shortened(printable(group))
-    headline = (
-        f"1 critical finding. By status alone: 1 of 3 groups needs action: {name} stuck since "
-        f"{stuck['status_since']:%Y-%m-%d %H:%M} UTC. Another 1 group to look at."
-    )
+    since = f"{stuck['status_since']:%Y-%m-%d %H:%M} UTC"
+    headline = f"{name} stuck since {since}, and 1 other group in trouble."
     assert trouble(summary) == (headline, "critical")
     why = f"it is stuck. What to do: {STATUS_TABLE[QueueStatus.STUCK].advice}."
     for sentence, places in (

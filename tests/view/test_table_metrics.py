@@ -129,7 +129,7 @@ def test_what_is_not_known_has_no_series(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "part", "seen"),
     [
-        ("export_ranges", "exports", {"export_timestamp_seconds", "newest_state_record_timestamp_seconds"}),
+        ("export_ranges", "exports", {"newest_state_record_timestamp_seconds"}),
         ("run_totals", "reconciliation", {"reconciliation_timestamp_seconds", "verdicts"}),
     ],
 )

@@ -30,7 +30,7 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 CHECKS: Final = "reconcile_checks"
 _OF_EXPORTS: Final = ("offset_observations", "group_observations", "state_records")
-_OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
+_OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "run_number", "records_version", "phase", "observed_at"})
 """Columns that differ between two samples of a cluster in which nothing happened."""
 _NOTHING: Final[Mapping[str, Any]] = dict.fromkeys(TABLES[CHECKS].names)
 _COMPARED: Final = {

@@ -57,7 +57,7 @@ class ClusterHealth:
     export, by reason. `reconciled_at`: of the newest reconciliation, as `verdicts` (share partitions by verdict).
     `queues` are the share partitions, `groups` their groups (`acktrail.view.queue_rows`), worst
     first. `findings`: open ones, those of the branches' newest audits among them. `changes`: of status, newest first,
-    without the share partitions that were seen for the first time.
+    as the pages tell them.
     """
 
     cluster_id: str | None = None
@@ -210,8 +210,8 @@ def _queues(tables: Tables) -> dict[str, Any]:
 
 
 def _changes(tables: Tables, since: dt.datetime) -> pa.Table:
-    where = (pc.field("changed_at") >= pa.scalar(since, INSTANT)) & pc.field("before").is_valid()
-    return queue_rows.newest_first(tables.read("status_changes", where=where))
+    where = pc.field("changed_at") >= pa.scalar(since, INSTANT)
+    return queue_rows.newest_first(queue_rows.worth_telling(tables.read("status_changes", where=where)))
 
 
 def cluster(tables: Tables) -> str | None:

@@ -33,7 +33,7 @@ COLUMNS: Final = (
 STATUS_COLUMNS: Final = (
     *COLUMNS,
     *("verdict", "end_offset", "log_start_offset", "available_records", "acknowledged_records", "archiving_records"),
-    *("max_delivery_count", "delivery_count_limit", "delivery_counts"),
+    *("archived_seen", "max_delivery_count", "delivery_count_limit", "delivery_counts"),
 )
 """All of ``queue_statuses`` but the window."""
 OUTCOMES: Final = ("acknowledged", "released", "archived")
@@ -152,12 +152,17 @@ def newest_first(changes: pa.Table) -> pa.Table:
     return _ranked(changes, "after").sort_by(ordered).drop_columns(RANK)
 
 
+def worth_telling(changes: pa.Table) -> pa.Table:
+    """Rows of ``status_changes`` without share partitions that were new and need nothing: what all numbers count."""
+    is_calm = pc.and_(pc.is_null(changes["before"]), pc.is_in(changes["after"], value_set=_CALM))
+    return changes.filter(pc.invert(is_calm))
+
+
 def told_changes(changes: pa.Table, most: int) -> dict[str, Any]:
     """The `most` newest changes, and how many got worse and better. Share partitions that were new and need nothing are
     counted alone (`calm`)."""
-    ranks = {name: pc.index_in(changes[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
-    is_calm = pc.and_(pc.is_null(changes["before"]), pc.is_in(changes["after"], value_set=_CALM))
-    told = changes.filter(pc.invert(is_calm))
+    told = worth_telling(changes)
+    ranks = {name: pc.index_in(told[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
     return {
         "rows": newest_first(told).slice(0, most).to_pylist(),
         "count": told.num_rows,
@@ -207,7 +212,7 @@ def bucket_for(span: dt.timedelta) -> int:
 def _standing(before: pa.Table, begin: dt.datetime) -> pa.Table:
     """The last row of `before` as it stands at `begin`; none where there is none."""
     rows = before.slice(max(0, before.num_rows - 1)).to_pylist()
-    at_begin = {"bucket_at": begin, **dict.fromkeys(("observations", *OUTCOMES), 0)}
+    at_begin = {"bucket_at": begin, "observed_at": begin, **dict.fromkeys(("observations", *OUTCOMES), 0)}
     stands = [{**row, **at_begin, "most_unfinished_records": row["unfinished_records"]} for row in rows]
     return pa.Table.from_pylist(stands, schema=before.schema)
 

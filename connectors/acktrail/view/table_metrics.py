@@ -114,8 +114,9 @@ class _Families:
         newest = self._health.newest_record_ms
         about = "When an export or an observation last wrote."
         yield self._one("export_timestamp_seconds", about, _seconds(self._health.exported_at))
+        is_known = self._health.exported_at is not None or bool(self._health.ahead)
         about = "Runs with a time in the future: the clock of the machine that wrote them, or of this one, is wrong."
-        yield self._one("runs_in_future", about, None if self._health.ahead is None else len(self._health.ahead))
+        yield self._one("runs_in_future", about, len(self._health.ahead or ()) if is_known else None)
         about = "The broker's time of the newest exported state record."
         yield self._one("newest_state_record_timestamp_seconds", about, None if newest is None else newest / 1000)
         if self._tables.exists("export_ranges"):

@@ -126,43 +126,38 @@ def headline(
     stopping: int = 0,
     critical_findings: int = 0,
 ) -> tuple[str, str]:
-    """Who is in trouble, in one sentence, and its tone. `counts`: groups by their worst status; `worst`: some of them
-    by name, the worst first, each with its status and since when. Before it stand rules that stopped the run, and
-    critical findings: numbers that contradict each other are no good news, also where all groups look well."""
+    """The worst group and how many others are in trouble, in one sentence, and its tone. `counts`: groups by their
+    worst status; `worst`: some of them by name, the worst first, each with its status and since when. Rules that
+    stopped the run, and critical findings, are no good news, also where all groups look well."""
     return critical_first(_of_groups(worst, counts), stopping=stopping, critical_findings=critical_findings)
 
 
 def critical_first(sentence: tuple[str, str], *, stopping: int, critical_findings: int) -> tuple[str, str]:
-    """A sentence about statuses and its tone, behind what is worse."""
-    worse = [f"The checks stopped this run: {counted(stopping, 'critical rule')} broken"] if stopping else []
-    worse += [counted(critical_findings, "critical finding")] if critical_findings else []
-    if not worse:
+    """A sentence about statuses and its tone, with what is worse."""
+    text, tone = sentence
+    names_a_group = tone in {"critical", "warning"}
+    if stopping:
+        about = text if names_a_group else f"{counted(stopping, 'critical rule')} broken."
+        return f"The checks stopped this run: {about}", "critical"
+    if not critical_findings or tone == "critical":
         return sentence
-    text, _ = sentence
-    return f"{'. '.join(worse)}. By status alone: {text[0].lower()}{text[1:]}", "critical"
+    found = counted(critical_findings, "critical finding")
+    if names_a_group:
+        return f"{text[:-1]}; {found}.", "critical"
+    return f"{found}, and by status {text[0].lower()}{text[1:]}", "critical"
 
 
 def _of_groups(worst: Iterable[tuple[str, str, datetime | None]], counts: Mapping[str, int]) -> tuple[str, str]:
     if not counts:
         return "No share group has a status yet.", "unknown"
-    acting = sum(count for status, count in counts.items() if status_tone(status) == "critical")
-    looking = sum(count for status, count in counts.items() if is_trouble(status)) - acting
-    to_look = f"{counted(looking, 'group')} to look at" if looking else ""
-    if acting:
-        of_all = f"{number(acting)} of {counted(sum(counts.values()), 'group')} need{'s' if acting == 1 else ''} action"
-        first = _first((each for each in worst if status_tone(each[1]) == "critical"), acting)
-        return of_all + first + (f". Another {to_look}." if to_look else "."), "critical"
-    if looking:
-        first = _first((each for each in worst if is_trouble(each[1])), looking)
-        return f"No group needs action; {to_look}{first}.", "warning"
-    return "No group is in trouble.", "ok"
-
-
-def _first(worst: Iterable[tuple[str, str, datetime | None]], count: int) -> str:
-    """The worst of `count` groups by name; a headline has room for one."""
-    group_id, status, since = next(iter(worst))
+    others = sum(count for status, count in counts.items() if is_trouble(status)) - 1
+    if others < 0:
+        return "No group is in trouble.", "ok"
+    group_id, status, since = next(each for each in worst if is_trouble(each[1]))
     begun = f" since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if since else ""
-    return f"{', the worst' if count > 1 else ''}: {shortened(printable(group_id))} {in_words(status)}{begun}"
+    more = f", and {counted(others, 'other group')} in trouble" if others else ""
+    is_urgent = any(status_tone(each) == "critical" for each in counts)
+    return f"{shortened(printable(group_id))} {in_words(status)}{begun}{more}.", "critical" if is_urgent else "warning"
 
 
 def tally(words: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]:

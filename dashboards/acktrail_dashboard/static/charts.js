@@ -2,6 +2,7 @@
 // Lines over time with uPlot: the same values as the table that a page has without a script.
 (() => {
   const text = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
+  const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 9 });
   const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 2 });
   const plots = [];
 
@@ -14,16 +15,20 @@
     return found;
   };
 
-  const axisText = (plot, values) => {
-    const span = Math.max(...values) - Math.min(...values);
-    const isFine = values.length > 1 && span > 0 && Math.max(...values.map(Math.abs)) / span > 20;
-    return values.map((value) => (isFine || Math.abs(value) < 10000 ? text : compact).format(value));
-  };
+  // The first of `forms` in which no two ticks look alike.
+  const unlike = (ticks, forms) => forms.map((form) => ticks.map(form))
+    .find((texts, at) => at === forms.length - 1 || new Set(texts).size === texts.length);
 
-  const timeText = (_, times) => times.map((at) => {
+  const axisText = (_, values) => unlike(values, [
+    (value) => (Math.abs(value) < 10000 ? text : compact).format(value),
+    (value) => text.format(value),
+    (value) => exact.format(value),
+  ]);
+
+  const timeText = (_, times) => unlike(times, [5, 8].map((length) => (at) => {
     const [day, hour] = new Date(at * 1e3).toISOString().split("T");
-    return hour.startsWith("00:00") ? day.slice(5) : hour.slice(0, 5);
-  });
+    return hour.startsWith("00:00:00") ? day.slice(5) : hour.slice(0, length);
+  }));
 
   const draw = (figure) => {
     const own = JSON.parse(figure.dataset.chart);

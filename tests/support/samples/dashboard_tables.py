@@ -377,6 +377,7 @@ def _trend(
         "partition": None if queue is None else like.partition,
         "bucket_ms": round(length / timedelta(milliseconds=1)),
         "bucket_at": at,
+        "observed_at": at,
         "observations": 1,
         **(dict.fromkeys(offsets) if queue is None else offsets),
         "unfinished_records": lag,

@@ -27,7 +27,7 @@ from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _ROUND: Final = timedelta(hours=1)
 """One observation takes less."""
-_SUMMED: Final = ("unfinished_records", "archived_records", "acknowledged", "released", "archived")
+_SUMMED: Final = ("unfinished_records", "archived_records", "archived_seen", *queue_rows.OUTCOMES)
 """Numbers that are summed over share partitions; None where one is known of none."""
 _HELD: Final = ("group_id", "topic_id", "partition", "held", "start_offset", "batches", "next_offset")
 _STATE: Final = ("observed_at", "run_number", "start_offset", "batches", "completeness")

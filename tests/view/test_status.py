@@ -78,7 +78,7 @@ def test_the_worst_is_on_top(health: HealthTables, capsys: pytest.CaptureFixture
     lines = done.stdout.splitlines()
     assert done.code == 6
     assert lines[0].startswith("billing stuck since ")
-    assert lines[0].endswith( UTC, and 1 other group in trouble.")
+    assert lines[0].endswith(" UTC, and 1 other group in trouble.")
     assert lines[1] == "cluster   cluster-1"
     assert "not complete: 1 gap(s) pruned (1,200 offsets, the newest 30 min ago)" in lines[2]
     assert lines[4] == "findings  1 error"

@@ -105,7 +105,6 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
     context = {
         "summary": summary,
         "trouble": run_summary.trouble(summary),
-        "trail": run_summary.trail(summary),
         "lines": run_summary.lines(summary),
         "unknowns": run_summary.unknowns(summary),
         "archived_note": run_summary.archived_note(summary),

@@ -61,7 +61,7 @@ def newest_rows(tables: Tables, name: str, columns: Sequence[str]) -> pa.Table:
 
 def exported_before(run_id: str, version: int | None, at: dt.datetime) -> pc.Expression:
     """The rows of ``export_ranges`` of a run's own export, and those up to a `version` of ``state_records`` (None: not
-    known). Rows of which no version is known are compared by time, with `at`."""
+    known). Rows without a version are compared by time, with `at`."""
     known, own = pc.field("records_version"), pc.field("run_id") == run_id
     timely = pc.field("exported_at") <= pa.scalar(at, INSTANT)
     return own | timely if version is None else own | (known <= version) | (known.is_null() & timely)

@@ -57,7 +57,7 @@ class ClusterHealth:
     export, by reason. `reconciled_at`: of the newest reconciliation, as `verdicts` (share partitions by verdict).
     `queues` are the share partitions, `groups` their groups (`acktrail.view.queue_rows`), worst
     first. `findings`: open ones, those of the branches' newest audits among them. `changes`: of status, newest first,
-    as the pages tell them.
+    as the pages count them.
     """
 
     cluster_id: str | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 PATIENCE_S: Final = 10.0
-"""How long a caller may take for a request, and how long a connection waits for one."""
+"""Seconds that a caller may take to begin a request, to send it, and to take each 64 KiB of the answer."""
 _MOST: Final = 256
 _LEAST: Final = 8
 _SHARE: Final = 8
@@ -29,7 +29,7 @@ def most_connections(soft_limit: int) -> int:
 
 @dataclass(slots=True)
 class _Connection:
-    """`waits_since` None: a request of it is being answered."""
+    """`waits_since` None: the server works on an answer, the caller keeps nobody waiting."""
 
     socket: socket.socket
     waits_since: float | None
@@ -37,8 +37,8 @@ class _Connection:
 
 class BoundedListener(socket.socket):
     """Takes over a listening socket. While it holds as many connections as it may, a new one takes the place of the one
-    that has waited longest for its caller; where all are being answered, the new one is closed. Who says when an answer
-    begins and ends is the server, by ``answering``."""
+    that has waited longest for its caller: for a request, or until the caller takes the answer. Where the server works
+    for all of them, the new one is closed. The server reports what it does by ``working``."""
 
     def __init__(
         self, listening: socket.socket, *, most: int | None = None, clock: Callable[[], float] = time.monotonic
@@ -63,11 +63,16 @@ class BoundedListener(socket.socket):
         self._connections[address[:2]] = _Connection(connection, self._clock())
         return connection, address
 
-    def answering(self, address: Any, *, is_begun: bool) -> None:
-        """An answer to the caller at `address` begins, or has ended."""
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more than half of the places are taken."""
+        return 2 * len(self._connections) > self.most
+
+    def working(self, address: Any, *, is_so: bool) -> None:
+        """The server works for the caller at `address` from now on, or waits for it."""
         found = self._connections.get(address)
         if found is not None:
-            found.waits_since = None if is_begun else self._clock()
+            found.waits_since = None if is_so else self._clock()
 
     def close_late(self) -> None:
         """Close the connections whose callers let it wait for too long; forget the closed ones."""

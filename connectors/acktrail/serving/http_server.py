@@ -14,8 +14,9 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, Self
@@ -30,6 +31,10 @@ from acktrail.errors import ConfigurationError
 from acktrail.serving.bounded_listener import PATIENCE_S, BoundedListener
 
 _LARGEST_BODY: Final = 4 << 20
+_PIECE_BYTES: Final = 1 << 16
+_LAST_OF_CONNECTION: Final = (b"connection", b"close")
+_JSON: Final = "application/json"
+_BODILESS: Final = frozenset({"GET", "HEAD"})
 _LOOK_S: Final = 0.01
 _START_S: Final = 30.0
 _END_S: Final = 5
@@ -125,8 +130,10 @@ class Guard:
             for each in self._access.challenges:
                 answer.headers.append("www-authenticate", each)
             return answer
-        if method not in {"GET", "HEAD"} and origin is not None and origin.partition("://")[2].lower() != host.lower():
+        if method not in _BODILESS and origin is not None and origin.partition("://")[2].lower() != host.lower():
             return _refusal(403, "Requests from pages of other servers are refused")
+        if headers.get("content-type", _JSON).partition(";")[0].strip().lower() != _JSON and method not in _BODILESS:
+            return _refusal(415, "HTTP 415 Unsupported Media Type")
         if int(headers["content-length"]) > _LARGEST_BODY if headers.get("content-length", "").isdecimal() else False:
             return _refusal(413, "HTTP 413 Request Entity Too Large")
         return None
@@ -218,7 +225,8 @@ class _Server(uvicorn.Server):
 
 
 class _Bounds:
-    """Reports to the listener which connections are being answered, and bounds the size and the time of bodies."""
+    """Reports to the listener whom the server works for, and bounds what a caller may hold: the size and the time of
+    requests, the time of each piece of an answer, and, where places are scarce, more than one request a connection."""
 
     def __init__(self, app: App, listener: BoundedListener) -> None:
         self._app, self._listener = app, listener
@@ -226,11 +234,32 @@ class _Bounds:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        self._listener.answering(scope["client"], is_begun=True)
+        working = partial(self._listener.working, scope["client"])
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._listener.is_crowded:
+                message["headers"] = [*message.get("headers", ()), _LAST_OF_CONNECTION]
+            for piece in _pieces(message):
+                working(is_so=False)
+                await send(piece)
+                working(is_so=True)
+
+        working(is_so=True)
         try:
-            await self._app(scope, _Body(receive), send)
+            await self._app(scope, _Body(receive), sent)
         finally:
-            self._listener.answering(scope["client"], is_begun=False)
+            working(is_so=False)
+
+
+def _pieces(message: Message) -> Iterator[Message]:
+    """A part of an answer as pieces that are handed to the caller one after the other."""
+    body = message.get("body", b"")
+    if len(body) <= _PIECE_BYTES:
+        yield message
+        return
+    for begin in range(0, len(body), _PIECE_BYTES):
+        end = begin + _PIECE_BYTES
+        yield {**message, "body": body[begin:end], "more_body": end < len(body) or message.get("more_body", False)}
 
 
 class _Body:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.tables.bucket import Bucket
+from acktrail.tables.delta import storage_errors
 from acktrail.tables.delta.storage_errors import NO_ANSWER, client_options, missing_credentials, storage_failure
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_place import table_root
 from acktrail.tables.lease import WorkerLease
 
 NOBODY = "http://127.0.0.1:9"
@@ -154,3 +159,28 @@ def test_what_servers_say_is_understood(text: str, kind: type[AcktrailError], sa
     assert type(error) is kind
     assert says in error.message
     assert "AKIA" not in str(error) + error.hint
+
+
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_hints_are_about_the_storage_that_is_used(scheme: str) -> None:
+    """No cause names options, programs or roles of Amazon for a storage of Google or Microsoft."""
+    for name, cause in storage_errors._CAUSES.items():
+        hint = storage_failure(OSError(cause.marks[0]), f"{scheme}://b/t").hint
+        assert not re.search("aws|amazon|iam user|access key and secret|aws_", hint, re.IGNORECASE), (name, hint)
+
+
+def test_a_key_file_of_google_that_cannot_be_used_is_named_as_such(tmp_path: Path) -> None:
+    """Missing, no JSON, or without a key in it: neither missing credentials nor damaged tables."""
+    (tmp_path / "text.json").write_text("{no")
+    account = {"type": "service_account", "client_email": "a@b", "private_key_id": "k", "private_key": "none"}
+    (tmp_path / "key.json").write_text(json.dumps(account))
+    for file in ("none.json", "text.json", "key.json"):
+        config = TablesConfig(uri="gs://bucket/x", options={"google_service_account": str(tmp_path / file)})
+        asks: tuple[Callable[[], Any], ...] = (
+            lambda config=config: Tables(config).read("state_records"),
+            lambda config=config: Bucket(table_root(config)).get("any"),
+        )
+        for ask in asks:
+            with pytest.raises(ConfigurationError, match="the credentials cannot be used") as caught:
+                ask()
+            assert "google_service_account" in caught.value.hint

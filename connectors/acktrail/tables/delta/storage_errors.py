@@ -36,10 +36,17 @@ class _Cause(NamedTuple):
     reason: str
     marks: list[str]
     hint: str = ""
+    google: str = ""
+    azure: str = ""
     kind: str = "ConfigurationError"
 
     def shows(self, text: str) -> bool:
         return any(mark in text for mark in self.marks)
+
+    def advice(self, uri: str) -> str:
+        """The hint for the storage of `uri`."""
+        cloud = _cloud_of(uri)
+        return (self.google if cloud is _GOOGLE else self.azure if cloud is _AZURE else "") or self.hint
 
 
 _TEXT: Final = files(__package__).joinpath("storage_errors.toml").read_text(encoding="utf-8")
@@ -60,7 +67,7 @@ def storage_failure(error: BaseException, root: str, table: str | None = None) -
     cause = next((each for each in _CAUSES.values() if each.shows(text)), None)
     if cause is not None and cause.kind != DamagedTables.__name__:
         kind: type[AcktrailError] = getattr(errors, cause.kind)
-        return kind(f"{where}: {cause.reason}", hint=cause.hint, data=data)
+        return kind(f"{where}: {cause.reason}", hint=cause.advice(root), data=data)
     if cause is not None:
         return DamagedTables(f"{where}: {cause.reason}", hint=advice(table), table=table, data=data)
     message = f"{where}: the storage failed ({type(error).__name__}{_codes(str(error))})"
@@ -91,20 +98,17 @@ class _Cloud(NamedTuple):
     schemes: frozenset[str]
     names: re.Pattern[str]
     files: Mapping[str, str]
-    hint: str
 
 
 _AMAZON: Final = _Cloud(
     frozenset({"s3", "s3a"}),
     re.compile(r"(aws_)?(secret_access_key|skip_signature|web_identity_token_file|container_credentials_\w+_uri)"),
     {"AWS_SHARED_CREDENTIALS_FILE": ".aws/credentials", "AWS_CONFIG_FILE": ".aws/config"},
-    "put aws_access_key_id and aws_secret_access_key into the file of options, or set AWS_PROFILE",
 )
 _GOOGLE: Final = _Cloud(
     frozenset({"gs", "gcs"}),
     re.compile(r"(google_)?(service_account(_path|_key)?|application_credentials|bearer_token|skip_signature)"),
     {"GOOGLE_APPLICATION_CREDENTIALS": ".config/gcloud/application_default_credentials.json"},
-    "put google_service_account=FILE into the file of options, or set GOOGLE_APPLICATION_CREDENTIALS",
 )
 _AZURE: Final = _Cloud(
     frozenset({"az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs"}),
@@ -113,7 +117,6 @@ _AZURE: Final = _Cloud(
         r"|(bearer_)?token|use_(azure_cli|emulator|fabric_endpoint)|skip_signature)"
     ),
     {},
-    "put azure_storage_account_name and azure_storage_account_key into the file of options",
 )
 
 
@@ -130,7 +133,8 @@ def missing_credentials(uri: str, shown: str, options: Mapping[str, str]) -> Con
     if "aws_ec2_metadata_disabled" not in given and _answers(_metadata_of(given)):
         return None
     data = {"root": shown, "table": None}
-    return ConfigurationError(f"tables at {shown}: no credentials were given", hint=cloud.hint, data=data)
+    cause = _CAUSES["no_credentials"]
+    return ConfigurationError(f"tables at {shown}: {cause.reason}", hint=cause.advice(uri), data=data)
 
 
 def client_options(uri: str, options: Mapping[str, str]) -> dict[str, str]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from drivers.own_process import printed
-from servers.fake_kafka import no_broker
+from servers.fake_kafka import fake_kafka, no_broker
 from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import ConfigurationError, NotAuthorized, Unreachable
+from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientCredentials, ClientSettings, addresses_of, to_librdkafka
 from acktrail_embedded import EmbeddedBroker
@@ -221,6 +221,20 @@ def test_a_server_that_is_no_broker_is_unreachable(answer: bytes | None, said: s
 def test_a_name_that_does_not_resolve_is_unreachable(host: str) -> None:
     """Said as such, also of what can be no name."""
     assert "does not resolve" in unreachable(f"{host}:9092").message
+
+
+def test_a_broker_that_went_away_is_told_without_the_clients_words() -> None:
+    """However often it is asked again: the reason and the hint are about the broker and the network, and none is the
+    name of an exception of the client."""
+    with fake_kafka() as fake:
+        admin = ShareGroupAdmin(fake.config(), bootstrap_timeout_s=0.5)
+    said = set()
+    with admin:
+        for ask in [admin.topics, admin.list_groups, lambda: admin.describe_groups(["a"])] * 3:
+            with pytest.raises(AcktrailError) as caught:
+                ask()
+            said.add(caught.value.with_hint)
+    assert not [text for text in said if re.search(r"Error|node_id|NotReady|security\.protocol", text)], said
 
 
 def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker) -> None:

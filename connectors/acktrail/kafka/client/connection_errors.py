@@ -10,16 +10,18 @@ from kafka import errors as kafka_errors
 from acktrail.errors import AcktrailError, ConfigurationError, Unreachable
 from acktrail.kafka.client.client_settings import ClientSettings
 
-_NO_LISTENER: Final = ("ECONNREFUSED", "DNS", "EHOSTUNREACH", "ENETUNREACH", "Connection timed out")
+_NO_LISTENER: Final = ("ECONNREFUSED", "DNS", "EHOSTUNREACH", "ENETUNREACH", "Connection timed out", "NodeNotReady")
 _OTHER_HOST_NAME: Final = ("Hostname mismatch", "IP address mismatch")
 _CERTIFICATE_ALERT: Final = re.compile(r"ALERT_((?:\w+_)?CERTIFICATE(?:_\w+)?|UNKNOWN_CA|ACCESS_DENIED)")
 """In OpenSSL's name for a TLS alert: the other side refuses the certificate, or misses one."""
 _CLOSED: Final = "it closed the connection"
+_CLASS: Final = re.compile(r"(\[Error -?\d+\] )?(\w+Error: )+")
 _REASONS: Final = {
     "ECONNREFUSED": "connection refused",
     "DNS": "the name does not resolve",
     "EHOSTUNREACH": "no route to host",
     "ENETUNREACH": "network unreachable",
+    "NodeNotReady": "the last connection failed",
     "timed out": "no answer in time",
     "Timeout": "no answer in time",
     "Handshake failed": "TLS handshake failed",
@@ -97,5 +99,5 @@ def _unexplained(error: Exception, address: str, settings: ClientSettings) -> Un
 
 def _reason(error: Exception) -> str:
     """One line without the client's jargon."""
-    text = str(error).replace("KafkaConnectionError: ", "")
-    return next((words for sign, words in _REASONS.items() if sign in text), text.partition("\n")[0])
+    text = _CLASS.sub("", str(error))
+    return next((words for sign, words in _REASONS.items() if sign in str(error)), text.partition("\n")[0])

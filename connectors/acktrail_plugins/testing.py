@@ -202,6 +202,11 @@ class SinkSuite(ConnectorSuite):
         task.start()
         return task
 
+    def put(self, task: SinkTask, source_partition: SourcePartition, first: int, end: int) -> None:
+        """Put a batch as a worker does, which asks for the position before."""
+        task.position(source_partition)
+        task.put(self.batch(source_partition, first, end))
+
     def test_what_was_put_is_nowhere_before_the_flush(self) -> None:
         """Connector and task can be stopped at any time: what was put and not flushed is dropped."""
         self.connector().stop()
@@ -219,7 +224,7 @@ class SinkSuite(ConnectorSuite):
         """After a flush the rows of all source partitions are there, and every new task knows where they continue."""
         task, (one, two) = self.task(), self.partitions()
         for part, first, end in ((one, 0, 2), (two, 0, 1), (one, 2, 3)):
-            task.put(self.batch(part, first, end))
+            self.put(task, part, first, end)
         expected = {one: self.position_after(3), two: self.position_after(1)}
         assert task.flush().positions == expected
         assert task.pending_rows == 0
@@ -231,11 +236,11 @@ class SinkSuite(ConnectorSuite):
     def test_idle_leaves_no_trace(self) -> None:
         """A flush of nothing, and of a batch that moves nothing, is no commit."""
         task, part = self.task(), self.partitions()[0]
-        task.put(self.batch(part, 0, 2))
+        self.put(task, part, 0, 2)
         task.flush()
         before = self.commits()
         for again in (task, self.task("next")):
-            again.put(self.batch(part, 2, 2))
+            self.put(again, part, 2, 2)
             commit = again.flush()
             assert not commit.positions, f"an idle batch was committed: {commit}"
             assert not any(commit.rows.values()), f"an idle batch was committed: {commit}"

@@ -13,7 +13,7 @@ from samples.memory_source import PAIRS, FakeClock, MemoryLog, MemorySink, Memor
 
 from acktrail.activity import stop_on_signals
 from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.source_batches import Commit, Position, SourcePartition
+from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.errors import ConcurrentCommit, ForeignCluster, RowsRefused, Unreachable
 
@@ -45,6 +45,30 @@ def test_bounded_run_reads_every_log_to_its_end() -> None:
     assert source.is_stopped
     again = TaskExecution(MemoryTask(logs(70, 0, 7)), MemorySink(tables)).run()
     assert (again.records_read, again.commits, again.rows) == (0, 0, {})
+
+
+def test_a_sink_is_asked_for_the_position_before_the_first_batch() -> None:
+    """Of each source partition, once, also where the source does not ask."""
+    calls: list[tuple[str, SourcePartition]] = []
+
+    class Forgetful(MemoryTask):
+        def start(self, context: SourceTaskContext) -> None:
+            super().start(SourceTaskContext())
+
+    class Watched(MemorySink):
+        def position(self, source_partition: SourcePartition) -> Position | None:
+            calls.append(("position", source_partition))
+            return super().position(source_partition)
+
+        def put(self, batch: SourceBatch) -> None:
+            calls.append(("put", batch.source_partition))
+            MemorySink.put(self, batch)
+
+    for kind in (MemoryTask, Forgetful):
+        calls.clear()
+        TaskExecution(kind(logs(15, 5), batch_rows=10), Watched(MemoryTables())).run()
+        for part in {part for _, part in calls}:
+            assert [call for call, own in calls if own == part][:2] == ["position", "put"]
 
 
 def test_flush_by_rows_bounds_what_is_pending() -> None:

@@ -134,6 +134,24 @@ class TestMemorySink(_InMemory, SinkSuite):
         return len(WORLD[-1].tables.commits)
 
 
+class _Asked(MemorySink):
+    """Relies on it that a worker asks for the position first."""
+
+    def put(self, batch: SourceBatch) -> None:
+        assert batch.source_partition in self._committed
+        super().put(batch)
+
+
+class _AskedSinks(_MemorySinks):
+    part = _Asked
+
+
+class TestSinkThatIsAsked(TestMemorySink):
+    """The suite asks as a worker does."""
+
+    connector_class = _AskedSinks
+
+
 class _InAFolder(SinkSuite):
     """Rows as any engine reads them."""
 

@@ -126,7 +126,8 @@ class SinkTask(ABC):
 
     @abstractmethod
     def position(self, source_partition: SourcePartition) -> Position | None:
-        """The position of the last commit; None when there is none.
+        """The position of the last commit; None when there is none. Called for each source partition before its first
+        batch with a position; a batch without one (observations) comes unannounced.
 
         Trap: it must come from where the rows are. A position that is stored apart from its rows is wrong after a
         crash between the two.

@@ -182,6 +182,7 @@ class TaskExecution:
         """What was read and not committed yet, and what was committed."""
         self._pending_bytes = 0
         self._is_finished = False
+        self._asked: set[SourcePartition] = set()
 
     @property
     def summary(self) -> TaskSummary:
@@ -201,11 +202,11 @@ class TaskExecution:
             AcktrailError: any error of the source or the sink.
         """
         self._pending, self._done = TaskSummary(), TaskSummary()
-        self._pending_bytes, self._is_finished = 0, False
+        self._pending_bytes, self._is_finished, self._asked = 0, False, set()
         stop = stop or Event()
         sink = self._sink
         context = SourceTaskContext(
-            run_id=self._run_id, position=sink.position, committed=self._committed, stored=sink.stored, stop=stop
+            run_id=self._run_id, position=self._position, committed=self._committed, stored=sink.stored, stop=stop
         )
         try:
             sink.start()
@@ -243,7 +244,13 @@ class TaskExecution:
             ended, count = partitions
             self._done = replace(self._done, partitions_finished=ended, partitions=count)
 
+    def _position(self, source_partition: SourcePartition) -> Position | None:
+        self._asked.add(source_partition)
+        return self._sink.position(source_partition)
+
     def _put(self, batch: SourceBatch, size: int) -> None:
+        if batch.position is not None and batch.source_partition not in self._asked:
+            self._position(batch.source_partition)  # the contract of sinks, also where the source did not ask
         try:
             self._sink.put(batch)
         except InputError as error:

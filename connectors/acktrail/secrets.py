@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from acktrail.errors import ConfigurationError, near_names
 
@@ -50,16 +50,40 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
+class _Reference(NamedTuple):
+    """A reference as it is `shown`; `key` is empty where the whole file or a variable is meant."""
+
+    shown: str
+    provider: str
+    place: str
+    key: str
+
+    @classmethod
+    def of(cls, match: re.Match[str]) -> _Reference:
+        """Raises ConfigurationError: it is not understood."""
+        provider, place = match[1], match[2]
+        if provider not in _PROVIDERS:
+            near = near_names(provider.lower(), _PROVIDERS, most=1)
+            hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
+            raise ConfigurationError("a reference has an unknown provider", hint=hint)
+        place, is_keyed, key = place.rpartition(":") if provider == _FILE and ":" in place else (place, "", "")
+        if not place or (is_keyed and not key) or ":" in place or "\0" in place:
+            raise ConfigurationError(f"a reference to {provider} is not complete", hint=_SYNTAX)
+        return cls(match[0], provider, place, key)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Providers:
     """Where references may lead. `base`: where relative paths begin (None: the working folder). `folders`: where files
     must lie, links followed (None: anywhere), as Kafka's ``allowed.paths``. `variables`: names that variables of the
-    environment must have, ``*`` for any part (None: any), as Kafka's ``allowlist.pattern``. What was found is added to
-    `seen`, so that it can be hidden."""
+    environment must have, ``*`` for any part (None: any), as Kafka's ``allowlist.pattern``. `withheld`: texts whose own
+    references lead to what no other may read; a folder among them stands for all that is in it. What was found is added
+    to `seen`, so that it can be hidden."""
 
     base: Path | None = None
     folders: Sequence[Path] | None = None
     variables: Sequence[str] | None = None
+    withheld: Sequence[str] = ()
     seen: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def resolve(self, text: str) -> str:
@@ -74,16 +98,28 @@ class Providers:
 
         return _REFERENCE.sub(found, text)
 
-    def _value(self, reference: re.Match[str]) -> str:
-        shown, provider, place = reference[0], reference[1], reference[2]
-        if provider not in _PROVIDERS:
-            near = near_names(provider.lower(), _PROVIDERS, most=1)
-            hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
-            raise ConfigurationError("a reference has an unknown provider", hint=hint)
-        place, is_keyed, key = place.rpartition(":") if provider == _FILE and ":" in place else (place, "", "")
-        if not place or (is_keyed and not key) or ":" in place or "\0" in place:
-            raise ConfigurationError(f"a reference to {provider} is not complete", hint=_SYNTAX)
-        return self._of_environment(shown, place) if provider == _ENV else self._of_file(shown, place, key)
+    def _value(self, match: re.Match[str]) -> str:
+        wanted = _Reference.of(match)
+        owners = (_Reference.of(own) for text in self.withheld for own in _REFERENCE.finditer(text))
+        if any(self._reaches(wanted, own) for own in owners):
+            hint = "refer to a secret of its own"
+            raise ConfigurationError(f"{wanted.shown}: it leads to what is the worker's own", hint=hint)
+        if wanted.provider == _ENV:
+            return self._of_environment(wanted.shown, wanted.place)
+        return self._of_file(wanted.shown, wanted.place, wanted.key)
+
+    def _reaches(self, wanted: _Reference, own: _Reference) -> bool:
+        """Whether `wanted` gives all or a part of what `own` gives."""
+        if wanted.provider != own.provider or (wanted.key and own.key and wanted.key != own.key):
+            return False
+        if own.provider == _ENV:
+            return wanted.place == own.place
+        file, other = self._path(wanted.place), self._path(own.place)
+        is_same = file.exists() and other.exists() and file.samefile(other)  # by another name, too
+        return is_same or file.resolve().is_relative_to(other.resolve())
+
+    def _path(self, place: str) -> Path:
+        return home_path(place) if self.base is None else self.base / home_path(place)
 
     def _of_environment(self, shown: str, name: str) -> str:
         if self.variables is not None and not any(fnmatchcase(name, each) for each in self.variables):
@@ -95,7 +131,7 @@ class Providers:
         return value
 
     def _of_file(self, shown: str, place: str, key: str) -> str:
-        path = home_path(place) if self.base is None else self.base / home_path(place)
+        path = self._path(place)
         try:
             self._check_file(shown, path)
             if not key:

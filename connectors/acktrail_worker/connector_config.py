@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from acktrail.connect.config_def import (
+    HIDDEN,
     ConfigDef,
     ConfigKey,
     ConfigType,
@@ -235,6 +236,8 @@ def resolve_config(given: Texts, providers: Providers) -> ResolvedConfig:
 
 def _resolved(name: str, text: Any, providers: Providers) -> tuple[Any, dict[str, tuple[str, ...]]]:
     """A value and what is wrong with its references."""
+    if text == HIDDEN:
+        return text, {name: (f"{name}: {HIDDEN} stands for a secret that this connector does not have: send it",)}
     try:
         value = providers.resolve(text) if isinstance(text, str) else text
     except AcktrailError as error:

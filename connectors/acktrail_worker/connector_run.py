@@ -176,6 +176,11 @@ class ConnectorRun(RunThread):
         return self._status
 
     @property
+    def is_new(self) -> bool:
+        """It has taken no step yet."""
+        return self._status == RunStatus(state=RunState.UNASSIGNED)
+
+    @property
     def is_finished(self) -> bool:
         """Every task of a bounded connector gave everything."""
         with self._lock:

@@ -15,6 +15,8 @@ from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigVal
 from acktrail.connect.contract import LeaseTerms, WorkLease
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, InputError, UnknownName
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.source_connectors import KAFKA_KEYS, kafka_config
 from acktrail.secrets import Providers
 from acktrail_worker.connector_config import ConnectorPlan, resolve_config, validate
 from acktrail_worker.connector_run import ConfigStore, ConnectorRun, StoredConnector
@@ -26,6 +28,8 @@ _LOG: Final = logging.getLogger("acktrail.connect")
 _LOOK_S: Final = 0.01
 _STOP_S: Final = 60.0
 _LEAVE_S: Final = 10.0
+_FIRST_STEP_S: Final = 1.0
+_BOOTSTRAP_S: Final = 2.0
 
 
 class ConnectorConflict(InputError):
@@ -81,6 +85,7 @@ class Worker:
         """A lock lives as long as somebody changes the connector or waits for it."""
         self._runs: dict[str, ConnectorRun | AcktrailError] = {}
         self._leaving: dict[str, ConnectorRun] = {}
+        self._own_cluster: str | None = None
 
     def start(self) -> None:
         """Run what the store has. A connector whose configuration is wrong by now is FAILED; the others run."""
@@ -138,9 +143,21 @@ class Worker:
         return sorted({self.redaction(name)(table) for task in self.tasks(name) for table in task.summary.rows})
 
     def cluster_id(self) -> str | None:
-        """The one Kafka cluster that the connectors are of; None: not known, or several."""
+        """The one Kafka cluster that the connectors are of, else that of the brokers that `defaults` name; None: not
+        known, or several."""
         found = {run.plan.source.cluster_id for run in self.runs().values()} - {None}
-        return found.pop() if len(found) == 1 else None
+        if not found and self._own_cluster is None:
+            self._own_cluster = _cluster_of(self._defaults, self._providers)
+        return (found.pop() if len(found) == 1 else None) if found else self._own_cluster
+
+    def await_tasks(self, name: str) -> None:
+        """Wait until the tasks of a connector that was just made are known, or the reason why there are none; at most a
+        second. Raises UnknownName."""
+        run, deadline = self._known(name), time.monotonic() + _FIRST_STEP_S
+        while isinstance(run, ConnectorRun) and run.is_new and self._runs.get(name) is run:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_LOOK_S)
 
     def create(self, name: str, config: Texts, target: RunState = RunState.RUNNING) -> None:
         """Add a connector and run it. Raises ConnectorConflict when there is one of this name, else as ``put``."""
@@ -366,6 +383,17 @@ def _check_position(run: ConnectorRun, source_partition: SourcePartition, positi
     except InputError as error:
         text = f"{error.message}; offset {position} is {position - shift} there, because the log was replaced"
         raise InputError(text, hint=error.hint, data={**error.data, "offset_shift": shift}) from error
+
+
+def _cluster_of(defaults: Texts, providers: Providers) -> str | None:
+    """The cluster of the brokers in `defaults`; None: there are none, or they do not answer in time."""
+    own = {name: text for name, text in defaults.items() if name.startswith("kafka.")}
+    try:
+        config = kafka_config(KAFKA_KEYS.parse({name: providers.resolve(text) for name, text in own.items()}))
+        with ShareGroupAdmin(config, bootstrap_timeout_s=_BOOTSTRAP_S) as admin:
+            return admin.cluster_id
+    except AcktrailError:
+        return None
 
 
 def _types(config: Texts) -> dict[str, ConfigType]:

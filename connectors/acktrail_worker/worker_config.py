@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +19,11 @@ WORKER: Final = keys_in(__package__, "worker_keys.toml")
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """The parsed values of ``WORKER``, by key; `defaults` are those of ``[connector]``."""
+    """The parsed values of ``WORKER``, by key; `defaults` are those of ``[connector]``. `private`: texts with
+    references to what only the worker may read."""
 
     values: Mapping[str, Any] = field(repr=False)
+    private: tuple[str, ...] = ("${file:/proc}",)  # it has the environment of processes
 
     @classmethod
     def read(cls, file: Path) -> WorkerConfig:
@@ -30,7 +32,11 @@ class WorkerConfig:
         paths from the file's folder."""
         flat = _flat(_content(file, tomllib.loads, "key = value, texts in quotes"))
         own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
-        return cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
+        config = cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
+        files = (file.absolute(), config.file("rest.tls.key"), config.file("config.storage.dir"))
+        places = [str(each.absolute()) for each in files if each is not None]
+        own_files = [f"${{file:{place}}}" for place in places if not set(place) & set("{:}")]  # others cannot be named
+        return replace(config, private=(*config.private, *own.values(), *own_files))
 
     @classmethod
     def of(cls, texts: Mapping[str, Any]) -> WorkerConfig:
@@ -58,6 +64,7 @@ class WorkerConfig:
         return Providers(
             folders=tuple(map(Path, self["config.providers.allowed.paths"])) or None,
             variables=tuple(self["config.providers.allowed.variables"]) or None,
+            withheld=self.private,
         )
 
 

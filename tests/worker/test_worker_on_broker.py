@@ -23,9 +23,11 @@ from state_topics.lost_logs import export_state, lose, renew, write
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.config_def import reference
 from acktrail.errors import ConfigurationError, InputError
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, purposes
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded import EmbeddedBroker
+from acktrail_embedded.kafka.embedded_broker import free_ports
 from acktrail_worker.connector_run import ConfigStore
 from acktrail_worker.connectors.observation_source import group_gauges
 from acktrail_worker.plugins import definition_of, installed
@@ -83,6 +85,16 @@ def test_a_scrape_shows_what_was_exported(
     assert found["kafka_share_group_exporter_last_success_timestamp_seconds"]
     starts = found["kafka_share_group_start_offset"]
     assert starts[worked.group, "0", worked.topic] >= worked.accepted
+
+
+def test_a_worker_without_connectors_knows_its_cluster(kafka: KafkaConfig) -> None:
+    """That of the brokers in its file; none where they do not answer, or where it names none."""
+    with ShareGroupAdmin(kafka) as admin:
+        own = admin.cluster_id
+    dead = f"127.0.0.1:{free_ports().client}"
+    for servers, found in ((kafka.bootstrap_servers, own), (dead, None), (None, None)):
+        defaults = {} if servers is None else {"kafka.bootstrap.servers": servers}
+        assert Worker(ConfigStore(), defaults={**defaults, "sink.tables": "/none"}).cluster_id() == found
 
 
 def test_a_listener_that_cannot_be_is_refused(worker: Worker) -> None:

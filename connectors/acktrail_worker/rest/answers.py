@@ -119,7 +119,7 @@ class TaskInfo(BaseModel):
     """A task and its part of the work."""
 
     id: TaskId
-    config: dict[str, Any]
+    config: dict[str, str]
 
 
 class ConnectorOffset(BaseModel):

@@ -4,6 +4,7 @@ of its methods."""
 from __future__ import annotations
 
 import inspect
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, wraps
@@ -106,6 +107,7 @@ def create_connector(
     """Its configuration is validated first; initial_state RUNNING, PAUSED or STOPPED."""
     name = new.name.strip(JAVA_BLANK)
     api.worker.create(name, _named(name, new.config), RunState(new.initial_state))
+    api.worker.await_tasks(name)
     response.headers["Location"] = _location(request, name)
     return get_connector(api, name)
 
@@ -150,6 +152,7 @@ def put_connector_config(
     if api.worker.put(name, _named(name, config)):
         response.status_code = 201
         response.headers["Location"] = _location(request, name)
+    api.worker.await_tasks(name)
     return get_connector(api, name)
 
 
@@ -157,6 +160,7 @@ def put_connector_config(
 def patch_connector_config(api: Api, name: Name, changes: answers.ConfigChanges) -> answers.ConnectorInfo:
     """Change keys of a configuration; null removes one."""
     api.worker.patch(name, changes)
+    api.worker.await_tasks(name)
     return get_connector(api, name)
 
 
@@ -230,15 +234,17 @@ def _aim(api: Calls, name: str, target: RunState, code: int) -> Response:
 
 @router.get(f"{_ONE}/tasks")
 def get_tasks(api: Api, name: Name) -> list[answers.TaskInfo]:
-    """A connector's tasks and their configurations."""
-    redaction = api.worker.redaction(name)
-    return [
-        answers.TaskInfo(
-            id=answers.TaskId(connector=name, task=number),
-            config=redaction.value({key: shown(key, value) for key, value in task.config.items()}),
-        )
-        for number, task in enumerate(api.worker.tasks(name))
-    ]
+    """A connector's tasks and their configurations: the connector's, and each task's part of the work."""
+    redaction, common = api.worker.redaction(name), api.worker.config(name)
+    found = []
+    for number, task in enumerate(api.worker.tasks(name)):
+        own = {key: shown(key, value) for key, value in task.config.items()}
+        texts = {
+            key: value if isinstance(value, str) else json.dumps(value) for key, value in {**common, **own}.items()
+        }
+        task_id = answers.TaskId(connector=name, task=number)
+        found.append(answers.TaskInfo(id=task_id, config=redaction.value(texts)))
+    return found
 
 
 @router.post(f"{_TASK}/restart", status_code=204)

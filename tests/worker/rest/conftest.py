@@ -61,11 +61,16 @@ def start() -> Iterator[Callable[..., Rest]]:
     with ExitStack() as stack:
 
         def started(
-            *, store: ConfigStore | None = None, defaults: Any = None, timeout_s: float = 90.0, **texts: Any
+            *,
+            store: ConfigStore | None = None,
+            defaults: Any = None,
+            providers: Any = None,
+            timeout_s: float = 90.0,
+            **texts: Any,
         ) -> Rest:
             listener = {"rest.listener": "127.0.0.1:0"}
             config = WorkerConfig.of(listener | {key.replace("__", "."): value for key, value in texts.items()})
-            worker = Worker(store or ConfigStore(), defaults=defaults, providers=config.providers)
+            worker = Worker(store or ConfigStore(), defaults=defaults, providers=providers or config.providers)
             stack.callback(worker.stop)
             server = stack.enter_context(rest_server(worker, config, timeout_s=timeout_s))
             worker.start()

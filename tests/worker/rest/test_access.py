@@ -10,6 +10,7 @@ import socket
 import ssl
 import urllib.request
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -79,12 +80,22 @@ def test_foreign_host_names_are_refused(start: Any) -> None:
 
 
 def test_pages_of_other_servers_change_nothing(rest: Any) -> None:
-    """A request with another Origin is refused, no answer allows one, and a body that is not JSON is refused."""
+    """A request with another Origin is refused, no answer allows one, and a body that is not JSON is 415."""
     assert rest("POST", "/connectors/a/restart", Origin="http://evil.example").code == 403
     assert rest("POST", "/connectors/a/restart", Origin=f"http://{rest.server.address}").code == 404
     answer = rest("GET", "/connectors", Origin="http://evil.example")
     assert "access-control-allow-origin" not in answer.headers
-    assert rest("POST", "/connectors", b'{"name":"a","config":{}}', Content_Type="text/plain").code == 400
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/octet-stream",
+        "",
+        "application/jsonx",
+    ):
+        refused = rest("POST", "/connectors", b'{"name":"a","config":{}}', Content_Type=kind)
+        assert (refused.code, refused.body) == (415, {"error_code": 415, "message": "HTTP 415 Unsupported Media Type"})
+    for kind in ("application/json; charset=utf-8", "Application/JSON"):
+        assert rest("PUT", "/connectors/a/config", BASE, Content_Type=kind).code in {200, 201}, kind
 
 
 def test_large_bodies_are_refused(rest: Any) -> None:
@@ -204,6 +215,61 @@ def test_files_and_variables_lie_where_they_may(start: Any, tmp_path: Path) -> N
         assert "none-such" not in refused.text
 
 
+def test_connectors_do_not_reach_what_is_the_workers(start: Any, world: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Its own file, what that refers to, its private key, the connectors that it keeps and the environment of its
+    process: 400 by any name. Another key of a file that it shares, and what is given to all connectors, are theirs."""
+    monkeypatch.setenv("REST_TOKEN", "worker-token")
+    monkeypatch.setenv("REST_SHARED", "shared-word")
+    store, shared, whole, key = (tmp_path / name for name in ("store", "shared", "whole", "key.pem"))
+    store.mkdir()
+    shared.write_text("user=worker-user\nword=connector-word\n")
+    for file, text in ((whole, "worker-password"), (key, "worker-key"), (store / "other.json", "{}")):
+        file.write_text(text)
+    (tmp_path / "link").symlink_to(whole)
+    (tmp_path / "hard").hardlink_to(whole)
+    (tmp_path / "worker.toml").write_text(
+        "\n".join(
+            [
+                'rest.token = "${env:REST_TOKEN}"',
+                f'rest.basic.user = "${{file:{shared}:user}}"',
+                'rest.basic.password = "${file:whole}"',
+                f'rest.tls.certificate = "{key}"',
+                f'rest.tls.key = "{key}"',
+                f'config.storage.dir = "{store}"',
+                '[connector]\nmemory.word = "${env:REST_SHARED}"',
+            ]
+        )
+    )
+    config = WorkerConfig.read(tmp_path / "worker.toml")
+    rest = start(defaults=config.defaults, providers=replace(config.providers, base=tmp_path))
+    files = (shared, whole, "whole", key, store / "other.json", *(tmp_path / name for name in ("link", "hard")))
+    files = (*files, f"{shared}:user", f"{whole}:any", tmp_path / "worker.toml", "/proc/self/environ")
+    for text in ("${env:REST_TOKEN}", *(f"${{file:{file}}}" for file in files)):
+        refused = rest("PUT", "/connectors/s/config", {**BASE, "memory.client.any": f"x{text}"})
+        assert (refused.code, "the worker's own" in refused.text, "worker-" in refused.text) == (400, True, False), text
+    shares = {**BASE, "memory.client.any": f"${{file:{shared}:word}}", "memory.client.other": "${env:REST_SHARED}"}
+    assert rest("PUT", "/connectors/s/config", shares).code == 201
+    source = rest.worker.runs()["s"].plan.source.config
+    assert [source[name] for name in ("memory.word", "memory.client.any")] == ["shared-word", "connector-word"]
+
+
+def test_hidden_is_no_value_of_a_new_key(rest: Any) -> None:
+    """Where the worker has no value in its place [hidden] is refused: in a new connector, in a key that is new to one,
+    by POST, PUT, PATCH and in a validation."""
+    new = {**BASE, "memory.hush": "[hidden]"}
+    assert rest("PUT", "/connectors/s/config", BASE).code == 201
+    told = [
+        rest("POST", "/connectors", {"name": "t", "config": new}),
+        rest("PUT", "/connectors/t/config", new),
+        rest("PUT", "/connectors/s/config", new),
+        rest("PATCH", "/connectors/s/config", {"memory.hush": "[hidden]"}),
+    ]
+    assert [(each.code, "memory.hush: [hidden] stands for" in each.text) for each in told] == [(400, True)] * 4
+    assert rest("GET", "/connectors").body == ["s"]
+    found = rest("PUT", "/connector-plugins/MemorySource/config/validate", {**new, "name": "t"}).body
+    assert found["error_count"] == 1, found
+
+
 def test_hidden_keeps_the_value(rest: Any) -> None:
     """What is shown can be sent back: the worker keeps what it has. In PUT and PATCH."""
     rest("PUT", "/connectors/s/config", {**BASE, "memory.sasl.password": "old-secret", "memory.hush": "other"})
@@ -312,16 +378,16 @@ def test_who_gives_way_to_a_new_caller() -> None:
         first, second, third = call(), call(), call()
         assert None not in {first, second, third}
         for number in (0, 2):
-            listener.answering(callers[number].getsockname(), is_begun=True)
+            listener.working(callers[number].getsockname(), is_so=True)
         assert call() is None
         assert callers[1].recv(1) == b""
         second.close()
         fourth = accepted()
         assert fourth is not None
-        listener.answering(callers[3].getsockname(), is_begun=True)
+        listener.working(callers[3].getsockname(), is_so=True)
         assert call() is None
         assert callers[4].recv(1) == b""
-        listener.answering(callers[0].getsockname(), is_begun=False)
+        listener.working(callers[0].getsockname(), is_so=False)
         clock.advance(PATIENCE_S + 1)
         listener.close_late()
         assert callers[0].recv(1) == b""

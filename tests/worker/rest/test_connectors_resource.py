@@ -34,12 +34,15 @@ def test_life_of_a_connector(rest: Any, world: Any) -> None:
     made = rest("POST", "/connectors", {"name": "a", "config": {**CONFIG, "tasks.max": 2}})
     assert (made.code, made.headers["location"]) == (201, f"{rest.server.url}/connectors/a")
     assert made.body["config"] == {**CONFIG, "tasks.max": "2", "name": "a"}
+    tasks = [{"connector": "a", "task": number} for number in range(2)]
+    assert made.body["tasks"] == rest("GET", "/connectors/a").body["tasks"] == tasks
     until(lambda: rest("GET", "/connectors/a/status").body["connector"]["state"] == "RUNNING")
     partition = {"partition": "memory/AAAAAAAAAAAAAAAAAAAAAQ/0"}
     reached = {"partition": partition, "offset": {"offset": 5}}
     until(lambda: rest("GET", "/connectors/a/offsets").body["offsets"] == [reached])
-    assert [task["id"] for task in rest("GET", "/connectors/a/tasks").body] == [
-        {"connector": "a", "task": number} for number in range(2)
+    assert rest("GET", "/connectors/a/tasks").body == [
+        {"id": each, "config": {**made.body["config"], "partitions": f"[{each['task']}]", "word": "w"}}
+        for each in tasks
     ]
     assert rest("GET", "/connectors/a/topics").body == {"a": {"topics": ["state_records"]}}
     assert rest("PUT", "/connectors/a/pause").code == 202
@@ -122,7 +125,8 @@ def test_errors_have_connects_shape(rest: Any) -> None:
 
 def test_paths_and_definitions_are_connects(rest: Any) -> None:
     """A slash at the end means nothing, HEAD is GET, and definitions have their order in their group."""
-    assert rest("PUT", "/connectors/a/config/", CONFIG).code == 201
+    made = rest("PUT", "/connectors/a/config/", CONFIG)
+    assert (made.code, made.body["tasks"]) == (201, [{"connector": "a", "task": 0}])
     assert rest("POST", "/connectors/", {"name": "b", "config": CONFIG}).code == 201
     for path in ("/", "/connectors/", "/connectors/a/status/", "/connector-plugins/"):
         assert (rest("GET", path).code, rest("HEAD", path).code) == (200, 200), path

@@ -1,0 +1,33 @@
+"""The transform keeps what every transform promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from acktrail_connector_sqlite.keep_columns import KeepColumns
+from acktrail_plugins.testing import TransformSuite
+
+
+class TestKeepColumns(TransformSuite):
+    """Everything that ``acktrail_plugins.testing`` asks of a transform."""
+
+    connector_class = KeepColumns
+
+    def config(self) -> Mapping[str, str]:
+        return {"columns": "number,none", "tables": "numbers"}
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        rows = pa.table({"number": [1, 2], "word": ["a", None]})
+        return {"numbers": rows, "others": rows}
+
+
+def test_only_named_columns_of_named_tables_are_kept() -> None:
+    """Other tables pass whole."""
+    rows = pa.table({"number": [1], "word": ["a"]})
+    transform = KeepColumns({"columns": ["number"], "tables": ["numbers"]})
+    assert [transform.apply(name, rows)[1].column_names for name in ("numbers", "others")] == [
+        ["number"],
+        ["number", "word"],
+    ]

@@ -29,7 +29,7 @@ def most_connections(soft_limit: int) -> int:
 
 @dataclass(slots=True)
 class _Connection:
-    """`waits_since` None: the server works on an answer, the caller keeps nobody waiting."""
+    """`waits_since` None: the server works on an answer."""
 
     socket: socket.socket
     waits_since: float | None

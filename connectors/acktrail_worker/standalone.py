@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -18,7 +19,7 @@ from typing import Final
 from acktrail.activity import stop_on_signals
 from acktrail_worker.connector_run import ConfigStore
 from acktrail_worker.worker import Worker
-from acktrail_worker.worker_config import WorkerConfig, connector_file
+from acktrail_worker.worker_config import WorkerConfig, cluster_of, connector_file
 
 _LOG: Final = logging.getLogger("acktrail.connect")
 _LOOK_S: Final = 0.2
@@ -34,7 +35,8 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     owner = config["worker.name"] or f"{socket.gethostname()}:{worker_file.absolute()}"
     lease = (owner, config["lease.ttl.ms"] / 1_000) if config["lease"] else None
     store = ConfigStore(config.file("config.storage.dir"))
-    worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease)
+    own_cluster = partial(cluster_of, config.defaults, providers)
+    worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease, own_cluster=own_cluster)
     log_to_stderr(as_json=config["log.format"] == "json", redact=worker.redact_all)
     with stop_on_signals() as stop, ExitStack() as serving:
         _serve(worker, config, serving)

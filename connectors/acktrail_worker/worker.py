@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import RLock
@@ -15,8 +15,6 @@ from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigVal
 from acktrail.connect.contract import LeaseTerms, WorkLease
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, InputError, UnknownName
-from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.source_connectors import KAFKA_KEYS, kafka_config
 from acktrail.secrets import Providers
 from acktrail_worker.connector_config import ConnectorPlan, resolve_config, validate
 from acktrail_worker.connector_run import ConfigStore, ConnectorRun, StoredConnector
@@ -29,7 +27,6 @@ _LOOK_S: Final = 0.01
 _STOP_S: Final = 60.0
 _LEAVE_S: Final = 10.0
 _FIRST_STEP_S: Final = 1.0
-_BOOTSTRAP_S: Final = 2.0
 
 
 class ConnectorConflict(InputError):
@@ -67,7 +64,8 @@ class Worker:
 
     `defaults` are keys that every connector has unless its own configuration says otherwise. `providers`
     say where references to secrets may lead. `lease`: take a lease for each connector, where its sink can give one;
-    the name of this worker, and the seconds that a lease lasts.
+    the name of this worker, and the seconds that a lease lasts. `own_cluster` asks for the Kafka cluster of a worker
+    whose connectors do not know one.
     """
 
     def __init__(
@@ -77,6 +75,7 @@ class Worker:
         defaults: Texts | None = None,
         providers: Providers | None = None,
         lease: tuple[str, float] | None = None,
+        own_cluster: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._store, self._defaults, self._lease = store, dict(defaults or {}), lease
         self._providers = providers or Providers()
@@ -85,6 +84,7 @@ class Worker:
         """A lock lives as long as somebody changes the connector or waits for it."""
         self._runs: dict[str, ConnectorRun | AcktrailError] = {}
         self._leaving: dict[str, ConnectorRun] = {}
+        self._ask_cluster = own_cluster
         self._own_cluster: str | None = None
 
     def start(self) -> None:
@@ -143,11 +143,10 @@ class Worker:
         return sorted({self.redaction(name)(table) for task in self.tasks(name) for table in task.summary.rows})
 
     def cluster_id(self) -> str | None:
-        """The one Kafka cluster that the connectors are of, else that of the brokers that `defaults` name; None: not
-        known, or several."""
+        """The one Kafka cluster that the connectors are of, else the worker's own; None: not known, or several."""
         found = {run.plan.source.cluster_id for run in self.runs().values()} - {None}
         if not found and self._own_cluster is None:
-            self._own_cluster = _cluster_of(self._defaults, self._providers)
+            self._own_cluster = self._ask_cluster()
         return (found.pop() if len(found) == 1 else None) if found else self._own_cluster
 
     def await_tasks(self, name: str) -> None:
@@ -383,17 +382,6 @@ def _check_position(run: ConnectorRun, source_partition: SourcePartition, positi
     except InputError as error:
         text = f"{error.message}; offset {position} is {position - shift} there, because the log was replaced"
         raise InputError(text, hint=error.hint, data={**error.data, "offset_shift": shift}) from error
-
-
-def _cluster_of(defaults: Texts, providers: Providers) -> str | None:
-    """The cluster of the brokers in `defaults`; None: there are none, or they do not answer in time."""
-    own = {name: text for name, text in defaults.items() if name.startswith("kafka.")}
-    try:
-        config = kafka_config(KAFKA_KEYS.parse({name: providers.resolve(text) for name, text in own.items()}))
-        with ShareGroupAdmin(config, bootstrap_timeout_s=_BOOTSTRAP_S) as admin:
-            return admin.cluster_id
-    except AcktrailError:
-        return None
 
 
 def _types(config: Texts) -> dict[str, ConfigType]:

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.connect.config_def import ConfigType, keys_in, text_of, under
-from acktrail.errors import ConfigurationError, InvalidConfiguration
+from acktrail.connect.config_def import ConfigType, Texts, keys_in, text_of, under
+from acktrail.errors import AcktrailError, ConfigurationError, InvalidConfiguration
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.source_connectors import KAFKA_KEYS, kafka_config
 from acktrail.secrets import Providers, resolve_all
 
 _CONNECTOR: Final = "connector."
+_BOOTSTRAP_S: Final = 2.0
 WORKER: Final = keys_in(__package__, "worker_keys.toml")
 
 
@@ -66,6 +69,17 @@ class WorkerConfig:
             variables=tuple(self["config.providers.allowed.variables"]) or None,
             withheld=self.private,
         )
+
+
+def cluster_of(defaults: Texts, providers: Providers) -> str | None:
+    """The cluster of the brokers in `defaults`; None: there are none, or they do not answer in time."""
+    own = {name: text for name, text in defaults.items() if name.startswith("kafka.")}
+    try:
+        config = kafka_config(KAFKA_KEYS.parse({name: providers.resolve(text) for name, text in own.items()}))
+        with ShareGroupAdmin(config, bootstrap_timeout_s=_BOOTSTRAP_S) as admin:
+            return admin.cluster_id
+    except AcktrailError:
+        return None
 
 
 def connector_file(file: Path) -> tuple[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from acktrail.connect.config_def import reference
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, purposes
+from acktrail.secrets import Providers
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded import EmbeddedBroker
 from acktrail_embedded.kafka.embedded_broker import free_ports
@@ -33,6 +35,7 @@ from acktrail_worker.connectors.observation_source import group_gauges
 from acktrail_worker.plugins import definition_of, installed
 from acktrail_worker.task_thread import RunState
 from acktrail_worker.worker import Worker
+from acktrail_worker.worker_config import cluster_of
 from acktrail_worker.worker_metrics import export_lag, metrics_served
 
 
@@ -94,7 +97,8 @@ def test_a_worker_without_connectors_knows_its_cluster(kafka: KafkaConfig) -> No
     dead = f"127.0.0.1:{free_ports().client}"
     for servers, found in ((kafka.bootstrap_servers, own), (dead, None), (None, None)):
         defaults = {} if servers is None else {"kafka.bootstrap.servers": servers}
-        assert Worker(ConfigStore(), defaults={**defaults, "sink.tables": "/none"}).cluster_id() == found
+        own_cluster = partial(cluster_of, {**defaults, "sink.tables": "/none"}, Providers())
+        assert Worker(ConfigStore(), own_cluster=own_cluster).cluster_id() == found
 
 
 def test_a_listener_that_cannot_be_is_refused(worker: Worker) -> None:

@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS acktrail_positions (
 );
 """
 _PATIENCE_S = 10.0
+Positions = Mapping[SourcePartition, Position]
 
 
 class SqliteSink(SinkConnector):
@@ -51,9 +52,7 @@ class SqliteSink(SinkConnector):
     def task(self, context: SinkTaskContext) -> SqliteTask:
         return SqliteTask(self._file, context.connector)
 
-    def positions(
-        self, connector: str, source_partitions: Sequence[SourcePartition]
-    ) -> Mapping[SourcePartition, Position]:
+    def positions(self, connector: str, source_partitions: Sequence[SourcePartition]) -> Positions:
         with translated(), closing(opened(self._file)) as database:
             return stored_positions(database, connector)
 
@@ -126,9 +125,7 @@ class SqliteTask(SinkTask):
         assert self._database is not None, "the worker calls start first"
         return self._database
 
-    def _check_positions(
-        self, stored: Mapping[SourcePartition, Position], positions: Mapping[SourcePartition, Position]
-    ) -> None:
+    def _check_positions(self, stored: Positions, positions: Positions) -> None:
         if any(stored.get(part) != self._committed[part] for part in positions):
             self._committed.clear()
             raise ConcurrentCommit("another writer moved a position first", hint="the task continues where that one is")

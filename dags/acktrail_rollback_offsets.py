@@ -35,7 +35,7 @@ def make(profile: DagProfile) -> None:
         """The order of `acktrail_reset_offsets`."""
         order: Any = steps.validate_rollback()
         plan: Any = steps.make_plan(order)
-        do, checked = steps.change_steps(plan, "Undo a reset of share groups?"), steps.check_result(plan)
+        do, checked = steps.change_steps(plan), steps.check_result(plan)
         prepared = steps.preflight(order) >> steps.wait_until_empty(order) >> plan >> steps.check_plan(plan)
         decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
         decided >> do.execute >> do.verify >> checked

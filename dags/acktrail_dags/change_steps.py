@@ -8,8 +8,11 @@ is in the tables.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 from airflow.providers.standard.operators.hitl import HITLOperator
@@ -17,22 +20,33 @@ from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.change import api
-from acktrail.change.change_kind import load_plan
+from acktrail.change.audit.journal import read_plan_row, read_plan_rows
+from acktrail.change.change_kind import load_plan, raise_unless_done
 from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle import plan_status
+from acktrail.change.lifecycle.plan_life import ChangeStatus, NextStep, next_step
 from acktrail.change.lifecycle.plan_status import undo_offsets, undo_request, undoable
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.notices import refusals_among
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
-from acktrail.config import ApprovalRule, approval_rule
-from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.errors import (
+    AcktrailError,
+    ChangeRefused,
+    ConfigurationError,
+    InputError,
+    OutcomeUnknown,
+    QualityGateFailed,
+    RetryableError,
+    UnknownName,
+)
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import instant_text, now_ms
 from acktrail_dags.parameters import STRATEGIES, TITLES, DagProfile
-from acktrail_dags.plan_text import notice_text, plan_text
-from acktrail_dags.run_target import Place, cluster_at, place_of, tables_at, tables_config
-from acktrail_dags.task_reports import as_airflow_errors, notifiers_of_reset
+from acktrail_dags.plan_text import notice_text, plan_text, subject_text
+from acktrail_dags.run_target import Place, cluster_at, place_of, table_run_id, tables_at, tables_config
+from acktrail_dags.task_reports import advice_of, as_airflow_errors, notifiers_of_reset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -45,11 +59,23 @@ _FILL_IN: Final = "fill in that field"
 _HOURS_TO_ANSWER: Final = 20  # a plan can be applied until it is a day old
 
 
+_NOTHING_SENT: Final[Mapping[type[AcktrailError], str]] = {
+    OutcomeUnknown: "Then clear this task.",
+    ConfigurationError: "Nothing was sent. Correct it, then clear this task.",
+    RetryableError: "Nothing was sent. When its cause is gone, clear this task.",
+    AcktrailError: "Nothing was sent. A form cannot be edited later: trigger the DAG again with a corrected one.",
+}
+_DONE: Final = frozenset({ChangeStatus.DONE, ChangeStatus.UNDONE})
+before_sending: Final = partial(as_airflow_errors, advice_of(_NOTHING_SENT), retried=(RetryableError,))
+"""Around the work of a task before the approval."""
+
+
 class StoredPlan(Place):
-    """A plan in the tables, with the preview that a person reads, and how it is carried out."""
+    """A plan in the tables, with what a person reads of it in a list and alone, and how it is carried out."""
 
     plan_id: str
     plan_hash: str
+    subject: str
     preview: str
     refusals: list[str]
     partial: bool
@@ -67,11 +93,11 @@ class ChangeSteps(NamedTuple):
     verify: Any
 
 
-def change_steps(plan: Any, question: str) -> ChangeSteps:
-    """The tasks that carry out what the task `plan` returns; a person is asked `question`."""
+def change_steps(plan: Any) -> ChangeSteps:
+    """The tasks that carry out what the task `plan` returns, once a person approved it."""
     approver: Any = note_decision(plan)
     sent = execute(plan, approver)
-    return ChangeSteps(dry_run_ends_here(), _approval(question), approver, recheck(plan), sent, verify(plan))
+    return ChangeSteps(dry_run_ends_here(), _approval(), approver, recheck(plan), sent, verify(plan))
 
 
 def dag_settings(profile: DagProfile) -> dict[str, Any]:
@@ -79,7 +105,7 @@ def dag_settings(profile: DagProfile) -> dict[str, Any]:
     return {
         "schedule": None,
         "catchup": False,
-        "max_active_runs": 4,
+        "max_active_runs": 1_000,  # those that wait for a person count; leases keep changes of a group apart
         "dagrun_timeout": timedelta(hours=48),
         "tags": ["acktrail", "kafka", "share-groups", "data-quality", *profile.tags],
         "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
@@ -88,18 +114,55 @@ def dag_settings(profile: DagProfile) -> dict[str, Any]:
     }
 
 
-def requester(context: Context) -> str:
-    """Who triggered the run. Raises InputError where a second person must approve and the first one is not known."""
+def begin(context: Context) -> str:
+    """Who triggered the run. It may begin again only where no earlier plan of it is open.
+
+    Raises:
+        InputError: a second person must approve, and the first one is not known.
+        OutcomeUnknown: the run was cleared, and what an earlier plan of it sent is not settled.
+    """
+    form = context["params"]
     name = getattr(context["dag_run"], "triggering_user_name", None) or ""
-    if not name and approval_rule() is ApprovalRule.SECOND_PERSON and not context["params"]["dry_run"]:
+    if not name and approval_rule() is ApprovalRule.SECOND_PERSON and not form["dry_run"]:
         hint = "trigger it from Airflow's page or interface, signed in"
         raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
+    tables = tables_config(form["tables_uri"], form.get("profile"))
+    for row in read_plan_rows(tables, {"run_id": _run_id(context)}, columns=["plan_id"]):
+        if (step := _next_step(tables, row["plan_id"])).is_open:
+            text = f"this run made plan {row['plan_id']} before, and what that sent is not settled"
+            raise OutcomeUnknown(text, hint=step.form, data={"plan": row["plan_id"]})
     return name
 
 
-def stored(plan: ChangePlan, place: Place, *, partial: bool = False, watch_s: int = 0) -> StoredPlan:
-    """Store `plan`: what the tasks after it need."""
-    api.store_plan(tables_at(place), plan)
+def _run_id(context: Context) -> str:
+    """The id in the tables of a DAG run, the same for all tries of all its tasks."""
+    return table_run_id(context["ti"].dag_id, context["ti"].run_id, 0)
+
+
+def _next_step(tables: TablesConfig, plan_id: str) -> NextStep:
+    """What a person does next with a plan. Raises UnknownName: the tables have lost it."""
+    read_plan_row(tables, plan_id)
+    found = plan_status.plan_status(tables, plan_id)
+    return next_step(ChangeStatus(found["standing"]), found["verified"]).on(plan_id)
+
+
+@contextmanager
+def errors_of(stored: StoredPlan, *, retried: tuple[type[AcktrailError], ...] = (RetryableError,)) -> Iterator[None]:
+    """Around the work of a task with a plan: as `as_airflow_errors`; what a person does next depends on how the plan
+    stands then."""
+
+    def advice(_: AcktrailError) -> str:
+        with suppress(AcktrailError):
+            return _next_step(tables_at(stored), stored["plan_id"]).form
+        return "It is not known how the plan stands: when the tables answer again, clear this task."
+
+    with as_airflow_errors(advice, retried):
+        yield
+
+
+def stored(plan: ChangePlan, place: Place, context: Context, *, partial: bool = False, watch_s: int = 0) -> StoredPlan:
+    """Store `plan`, as of this DAG run: what the tasks after it need."""
+    api.store_plan(tables_at(place), plan, run_id=_run_id(context))
     where = " ".join(filter(None, (place.get("profile"), cluster_at(place).bootstrap_servers)))
     preview = plan_text(plan, where=where, approval=api.approval_needed(plan))
     _log.info("%s", preview)
@@ -109,6 +172,7 @@ def stored(plan: ChangePlan, place: Place, *, partial: bool = False, watch_s: in
         tables_uri=place["tables_uri"],
         plan_id=plan.plan_id,
         plan_hash=plan.plan_hash,
+        subject=subject_text(plan, where=where),
         preview=preview,
         refusals=[notice_text(notice) for notice in plan.refusals],
         partial=partial,
@@ -122,23 +186,24 @@ def dry_run_ends_here(**context: Unpack[Context]) -> bool:
     return not context["params"]["dry_run"]
 
 
-def _approval(subject: str) -> HITLOperator:
-    """The task `approve`: shows the preview that the task `plan` returned, under `subject`. Airflow's
-    `ApprovalOperator` skips what follows a rejection; here `note_decision` follows, and skips the rest itself."""
+def _approval() -> HITLOperator:
+    """The task `approve`: shows what the task `plan` returned. No retries: an answer that was given would be asked for
+    again. Airflow's `ApprovalOperator` skips what follows a rejection; here `note_decision` follows, and skips the rest
+    itself."""
     return HITLOperator(
         task_id="approve",
-        subject=subject,
+        subject="{{ ti.xcom_pull(task_ids='plan')['subject'] }}",
         body="{{ ti.xcom_pull(task_ids='plan')['preview'] }}",
         options=[_APPROVE, _REJECT],
         defaults=_REJECT,
         response_timeout=timedelta(hours=_HOURS_TO_ANSWER),
         notifiers=notifiers_of_reset("asked"),
+        retries=0,
         doc_md="A person reads the plan and decides. No answer in time is a rejection.",
     )
 
 
 @task.short_circuit(multiple_outputs=False, execution_timeout=SHORT)
-@as_airflow_errors()
 def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
     """Note in the audit who approved or rejected the plan in the task `approve`, or that no answer came in time, which
     is a rejection by no one. Returns who approved, or None, and the run ends here. Fails when no one was asked, the
@@ -148,53 +213,70 @@ def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
         raise AirflowFailException("no one was asked: clear the task approve, and do not mark it as a success")
     user, is_approved = answer["responded_by_user"] or {}, answer["chosen_options"] == [_APPROVE]
     by, is_expired = str(user.get("name") or user.get("id") or "no one"), not is_approved and not user
-    note, plan = "no answer in time" if is_expired else "", _load(stored)
-    tables = tables_at(stored)
-    status = api.note_decision(tables, plan, approved=is_approved, actor=by, note=note, expired=is_expired)
+    note = "no answer in time" if is_expired else ""
+    with errors_of(stored):
+        plan, tables = _load(stored), tables_at(stored)
+        try:
+            status = api.note_decision(tables, plan, approved=is_approved, actor=by, note=note, expired=is_expired)
+        except ChangeRefused as error:
+            if error.rule == "own_approval":
+                error.hint = "clear the task approve: somebody else answers the form"
+            raise
     _log.info("plan %s: %s by %s", plan.plan_id, status, by)
     return by if is_approved else None
 
 
 @task(execution_timeout=SHORT)
-@as_airflow_errors()
 def recheck(stored: StoredPlan) -> int:
     """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
     closed. Returns how many parts would be sent now."""
-    with Cluster(cluster_at(stored)) as cluster:
+    with errors_of(stored), Cluster(cluster_at(stored)) as cluster:
         return len(api.recheck(cluster, tables_at(stored), _load(stored), partial=stored["partial"]))
 
 
 @task(retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1))
-@as_airflow_errors()
 def execute(stored: StoredPlan, approver: str) -> dict[str, Any]:
     """Send one request per group; returns what the brokers answered for each part. No retries: an unknown outcome is
     verified first."""
-    plan = _load(stored)
-    with Cluster(cluster_at(stored)) as cluster:
+    with errors_of(stored), Cluster(cluster_at(stored)) as cluster:
+        plan = _load(stored)
         journal = api.open_journal(tables_at(stored), plan, actor=approver)
         done: dict[str, Any] = to_json_value(api.execute(cluster, journal, plan, partial=stored["partial"]))
     return done
 
 
 @task(trigger_rule=TriggerRule.NONE_SKIPPED, multiple_outputs=False, execution_timeout=timedelta(minutes=80))
-@as_airflow_errors()
-def verify(stored: StoredPlan | None) -> dict[str, Any]:
-    """Settle the attempt by what the cluster shows and the brokers' answers, also when the execution failed. Returns
-    what was found, and `open_until`: clients may behave as before the change until then."""
+def verify(stored: StoredPlan | None, **context: Unpack[Context]) -> dict[str, Any]:
+    """Settle the attempt by what the cluster shows and the brokers' answers, also when the execution failed. Fails
+    unless all of the plan is done, of any kind. Returns what was found, and `open_until`: clients may behave as
+    before the change until then."""
     if stored is None:
         raise AirflowSkipException("there is no plan")
-    tables = tables_at(stored)
-    if not plan_status.plan_status(tables, stored["plan_id"])["groups"]:
+    with errors_of(stored):
+        return _verified(stored, was_sent=context["ti"].xcom_pull(task_ids="execute") is not None)
+
+
+def _verified(stored: StoredPlan, *, was_sent: bool) -> dict[str, Any]:
+    tables, plan = tables_at(stored), _load(stored)
+    if not plan_status.plan_status(tables, plan.plan_id)["groups"]:
+        if was_sent:
+            _log.error("Plan %s was sent, and the tables have no row about it: restore reset_audit.", plan.plan_id)
+            raise AirflowFailException(f"the tables have lost what plan {plan.plan_id} sent")
         raise AirflowSkipException("nothing was sent")
-    plan = _load(stored)
+    journal = api.open_journal(tables, plan)
     try:
         with Cluster(cluster_at(stored)) as cluster:
-            found = api.verify(cluster, api.open_journal(tables, plan), plan, watch_s=float(stored["watch_s"]))
+            found = api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))
     except OutcomeUnknown as error:
         if isinstance(error.__cause__, RetryableError):
             raise error.__cause__ from error  # nothing is settled: Airflow looks again
         raise
     _log.info("%s", found.note or f"plan {plan.plan_id} is settled")
+    outcome = api.outcome(journal, plan, found)
+    with errors_of(stored, retried=()):  # which says what is next, in the form's words
+        raise_unless_done(plan, replace(outcome, next=""))
+        if outcome.standing not in _DONE:
+            raise ChangeRefused("plan_closed", f"plan {plan.plan_id} is closed, and not all of it is known to be done")
     result: dict[str, Any] = to_json_value(found)
     return {**result, "open_until": instant_text(found.open_until_ms or now_ms())}
 
@@ -217,10 +299,10 @@ class ResetOrder(Place):
 
 
 @task(task_id="validate", multiple_outputs=False, execution_timeout=SHORT)
-@as_airflow_errors()
+@before_sending()
 def validate_reset(**context: Unpack[Context]) -> ResetOrder:
     """The request that the form describes. Fails with the field or the rule that it breaks."""
-    form, asked_by = context["params"], requester(context)
+    form, asked_by = context["params"], begin(context)
     strategies = _strategies(form)
     _check_scope(form)
     asked = {
@@ -235,11 +317,11 @@ def validate_reset(**context: Unpack[Context]) -> ResetOrder:
 
 
 @task(task_id="validate", multiple_outputs=False, execution_timeout=SHORT)
-@as_airflow_errors()
+@before_sending()
 def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     """The request that undoes an earlier plan: start offsets only. Fails when that plan changed nothing, or is undone
     already."""
-    form, asked_by = context["params"], requester(context)
+    form, asked_by = context["params"], begin(context)
     tables = tables_config(form["tables_uri"], form.get("profile"))
     earlier = undoable(load_plan(tables, form["plan_id"]))
     undo = undo_request(
@@ -254,7 +336,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
 
 
 @task(execution_timeout=SHORT)
-@as_airflow_errors()
+@before_sending()
 def preflight(order: ResetOrder) -> None:
     """Groups, releases, rights, topics: a plan is made now, and its refusals that are about no single share partition
     forbid the reset. Members may still leave."""
@@ -263,11 +345,11 @@ def preflight(order: ResetOrder) -> None:
         _log.info("%s", notice_text(notice))
     refusals = [notice_text(notice) for notice in refusals_among(notices)]
     if refusals and not order["partial"]:
-        raise AirflowFailException("; ".join(refusals))
+        raise InputError("; ".join(refusals))
 
 
 @task(task_id="group_empty", execution_timeout=timedelta(minutes=80))
-@as_airflow_errors()
+@before_sending()
 def wait_until_empty(order: ResetOrder) -> None:
     """Wait for the last member to leave, as long as the form allows."""
     with Cluster(cluster_at(order)) as cluster:
@@ -276,10 +358,10 @@ def wait_until_empty(order: ResetOrder) -> None:
 
 
 @task(task_id="plan", multiple_outputs=False, execution_timeout=timedelta(hours=1))
-@as_airflow_errors()
-def make_plan(order: ResetOrder) -> StoredPlan:
+@before_sending()
+def make_plan(order: ResetOrder, **context: Unpack[Context]) -> StoredPlan:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
-    return stored(_plan(order), order, partial=order["partial"], watch_s=order["watch_s"])
+    return stored(_plan(order), order, context, partial=order["partial"], watch_s=order["watch_s"])
 
 
 def _plan(order: ResetOrder) -> ResetPlan:
@@ -291,6 +373,7 @@ def _plan(order: ResetOrder) -> ResetPlan:
 
 
 @task(execution_timeout=SHORT)
+@before_sending()
 def check_plan(planned: StoredPlan) -> None:
     """Great Expectations on the plan (suite ``reset_plan``), then its refusals, unless it may be executed in part.
     Refusals come first in the message: a plan that is refused as a whole has nothing to check."""
@@ -298,21 +381,21 @@ def check_plan(planned: StoredPlan) -> None:
 
     refused = "; ".join(planned["refusals"])
     try:
-        with as_airflow_errors():
-            validate_plan(tables_at(planned), planned["plan_id"])
-    except AirflowFailException as error:
-        raise AirflowFailException(f"{refused}; {error}" if refused else str(error)) from error
+        validate_plan(tables_at(planned), planned["plan_id"])
+    except QualityGateFailed as error:
+        error.message = f"{refused}; {error.message}" if refused else error.message
+        raise
     if refused and not planned["partial"]:
-        raise AirflowFailException(refused)
+        raise InputError(refused)
 
 
 @task(execution_timeout=SHORT)
-@as_airflow_errors()
 def check_result(planned: StoredPlan) -> None:
     """Great Expectations on the result (suite ``reset_result``): every share partition has its target."""
     from acktrail_expectations.reset_gate import validate_result
 
-    validate_result(tables_at(planned), planned["plan_id"])
+    with errors_of(planned):
+        validate_result(tables_at(planned), planned["plan_id"])
 
 
 def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:

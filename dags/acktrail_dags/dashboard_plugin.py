@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from airflow.plugins_manager import AirflowPlugin
 
-PREFIX: Final = "/acktrail"
-"""Where the pages are mounted. Airflow serves its own below ``/ui``, ``/auth``, ``/api/v2``, ``/execution``."""
-_ROUTE: Final = "acktrail"
+from acktrail_dags.links import PREFIX, ROUTE
+
 _ICON: Final = "acktrail/static/icon.svg"
 _PLACES: Final = ("dag", "dag_run", "task_instance")
 _OF_PLACE: Final = "dag_id={DAG_ID}&run_id={RUN_ID}&task_id={TASK_ID}&map_index={MAP_INDEX}"
@@ -27,13 +26,13 @@ class AcktrailPlugin(AirflowPlugin):
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow reads it, and never assigns
         """The entry in the menu, whose word is cut after eight characters, and the tabs. Links are relative: Airflow
         may be served below a path."""
-        menu = {"name": "Shares", "href": "acktrail/", "destination": "nav", "url_route": _ROUTE, "icon": _ICON}
+        menu = {"name": "Shares", "href": "acktrail/", "destination": "nav", "url_route": ROUTE, "icon": _ICON}
         tabs = [
             {
                 "name": "Shares",
                 "href": f"acktrail/airflow?{_OF_PLACE}",
                 "destination": place,
-                "url_route": f"{_ROUTE}-{place.replace('_', '-')}",
+                "url_route": f"{ROUTE}-{place.replace('_', '-')}",
                 "icon": _ICON,
             }
             for place in _PLACES

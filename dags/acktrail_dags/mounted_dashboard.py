@@ -19,10 +19,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from acktrail.errors import AcktrailError
+from acktrail_dags.links import pages_path
 from acktrail_dags.parameters import DagProfile, dag_profiles
 from acktrail_dags.run_target import table_run_id, tables_config
 from acktrail_dashboard.page_templates import rendered
-from acktrail_dashboard.web.application import PAGES, create_app, with_safe_headers
+from acktrail_dashboard.web.application import PAGES, create_app, static_file, with_safe_headers
 from acktrail_dashboard.web.pages.runs import newest_plans, run_context
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -40,19 +41,20 @@ def mounted_dashboard() -> FastAPI:
     profiles = dag_profiles()
     if len(profiles) == 1:
         return _dashboard(profiles[0], is_alone=True)
-    folders = {profile.suffix.strip("_"): profile for profile in profiles}
+    folders = {profile.folder: profile for profile in profiles}
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     guard = [Depends(requires_access_dag("GET"))]
 
     def listed() -> Response:
         names = {folder: profile.name for folder, profile in folders.items()}
-        return HTMLResponse(rendered("profiles.html", {"root": f"{next(iter(names))}/", "folders": names}))
+        return HTMLResponse(rendered("profiles.html", {"root": "", "folders": names}))
 
     def tab(request: Request) -> Response:
         dag_id = request.query_params.get("dag_id", "")
         own = (folder for folder, profile in folders.items() if dag_id in map(profile.named, _DAGS))
         return RedirectResponse(f"{next(own, next(iter(folders)))}/airflow?{urlencode(request.query_params)}")
 
+    outer.add_api_route("/static/{name}", static_file, methods=_READS, response_model=None, dependencies=guard)
     outer.add_api_route("/", listed, methods=_READS, response_model=None, dependencies=guard)
     outer.add_api_route("/airflow", tab, methods=_READS, response_model=None, dependencies=guard)
     for folder, profile in folders.items():
@@ -103,10 +105,11 @@ def _tab(profile: DagProfile, *, is_alone: bool) -> WebPage:
     """What the tab of a DAG, a run or a task shows: the rows of that run; of a DAG those of its newest run. `is_alone`:
     there is one profile, and no folder for it."""
     own, outwards = frozenset(map(profile.named, _DAGS)), "../" if is_alone else "../../"
+    pages = outwards + pages_path(profile.name)
 
     def context(visit: Visit) -> Mapping[str, Any]:
         dag_id, run_id = visit.text("dag_id"), visit.text("run_id")
-        about = {"dag_id": dag_id, "is_foreign": dag_id not in own, "outer": f"{visit.root}{outwards}plugin/acktrail"}
+        about = {"dag_id": dag_id, "is_foreign": dag_id not in own, "outer": visit.root + pages}
         if dag_id not in own:
             return {**run_context(visit, ()), **about}
         if dag_id in map(profile.named, _RESETS):

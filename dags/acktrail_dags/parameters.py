@@ -230,6 +230,11 @@ class DagProfile:
         return base + self.suffix
 
     @property
+    def folder(self) -> str:
+        """Where this profile's pages are below those of all profiles; empty for one alone."""
+        return self.suffix.strip("_")
+
+    @property
     def tags(self) -> list[str]:
         """Beside the tags of the DAG."""
         return [] if self.name is None else [f"profile:{self.name}"[:_LONGEST]]

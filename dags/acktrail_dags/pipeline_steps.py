@@ -24,6 +24,8 @@ from acktrail_dags.task_reports import as_airflow_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from acktrail.config import TablesConfig
+    from acktrail.reconcile.reconcile_due import DueCheck
     from acktrail.view.run_summary import Summary
 
 
@@ -47,7 +49,7 @@ def _asset(profile: DagProfile, what: str) -> Asset:
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
-@as_airflow_errors(can_run_again=True)
+@as_airflow_errors()
 def export(**context: Unpack[Context]) -> dict[str, Any]:
     """Append the new records of the state topic, and describe the groups as they are now."""
     from acktrail.export import export_run
@@ -61,10 +63,11 @@ def export(**context: Unpack[Context]) -> dict[str, Any]:
 
 
 @task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
-@as_airflow_errors(can_run_again=True)
+@as_airflow_errors()
 def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     """Observe the cluster, export to the end, observe again. Skips where no reconciliation is due (``reconcile_due``),
-    and where neither a share group nor the state topic exists."""
+    and where neither a share group nor the state topic exists. Fails where none is due and the gate stopped the newest
+    one."""
     from acktrail.export import export_run
     from acktrail.reconcile.reconcile_due import CheckDecision, check_due
 
@@ -73,12 +76,25 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     if followed is not None:
         decided = check_due(tables, followed, target["run_id"])
         if decided.decision is not CheckDecision.RUN:
+            _fail_while_stopped(tables, decided)
             raise AirflowSkipException(f"no reconciliation: {decided.reason}")
     observed = export_run.observe(cluster_at(target), tables, run_id=target["run_id"])
     if observed.status == "state_topic_absent" and not observed.rows.get("group_observations"):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
     task_reports.hand_over(context, target["run_id"], dataclasses.asdict(observed))
     return target
+
+
+def _fail_while_stopped(tables: TablesConfig, skipped: DueCheck) -> None:
+    """Raise QualityGateFailed where the gate stopped the newest reconciliation: a run that is skipped after it would
+    look as if all was well."""
+    from acktrail.tables.delta.store import Tables
+    from acktrail_expectations.gate import pass_gate
+    from acktrail_expectations.rule_results import recorded
+
+    newest = recorded(Tables(tables), skipped.run_id) if skipped.run_id else None
+    if newest is not None:
+        pass_gate(newest, f"no reconciliation is due ({skipped.reason}), and the gate still stops run {newest.run_id}")
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
@@ -156,7 +172,7 @@ def _write_report(target: run_target.ReconcileTarget) -> tuple[Summary, dict[str
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(hours=5))
-@as_airflow_errors(can_run_again=True)
+@as_airflow_errors()
 def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     """Upkeep of the tables: what it did is in the log."""
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy

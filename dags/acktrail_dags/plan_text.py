@@ -44,6 +44,13 @@ def plan_text(plan: ChangePlan, *, where: str, approval: str = "") -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def subject_text(plan: ChangePlan, *, where: str) -> str:
+    """One line for a list of plans that wait for an answer: whose groups, where, what, at what cost, who asks."""
+    about, costs = few(plan.group_ids) if plan.groups else "", f", {cost(plan)}" if plan.partitions else ""
+    what = " ".join(filter(None, (in_words(plan.kind).capitalize(), about, plan.strategy, "on", where)))
+    return printable(f"{what}{costs}: {plan.requested_by or plan.created_by} asks")
+
+
 def notice_text(notice: Notice) -> str:
     """A notice as one line: rule, group and share partition, text."""
     subject = f" ({notice.subject})" if notice.subject else ""

@@ -10,22 +10,21 @@ A notifier's templates have the message as ``acktrail``: ``{{ acktrail.title }}`
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
-from urllib.parse import quote
 
-from airflow.sdk import TriggerRule, task
+from airflow.sdk import TriggerRule, get_current_context, task
 from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import dashboard_url, notifiers_factory
+from acktrail.config import notifiers_factory
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
 from acktrail.plain_tables import printable, table
 from acktrail_dags import run_target
+from acktrail_dags.links import dashboard_address, run_address
 from acktrail_dags.parameters import in_form_words
 
 if TYPE_CHECKING:
@@ -43,16 +42,24 @@ MESSAGE: Final = "acktrail"
 """The name of the message in a notifier's templates."""
 
 _log: Final = logging.getLogger("acktrail.dags")
-_PLUGINS: Final = "airflow.plugins"
-_PAGE: Final = "/plugin/acktrail"
 _SHOWN: Final = 30
-_ADVICE: Final[tuple[tuple[type[AcktrailError], str], ...]] = (
-    (QualityGateFailed, "See the report, or quality_results of this run, correct the cause, clear the run."),
-    (OutcomeUnknown, "Verify what happened before this task is cleared."),
-    (ConfigurationError, "Correct the connection, the parameters or the ACLs, then clear this task."),
-    (RetryableError, "Airflow tries again; when all tries fail, check broker and storage, then clear this task."),
-    (AcktrailError, "Correct the input, then clear this task."),
-)
+_ADVICE: Final[Mapping[type[AcktrailError], str]] = {
+    QualityGateFailed: "See the report, or quality_results of this run; correct the cause, then clear the run.",
+    OutcomeUnknown: "Clear this task: it reads from the tables what landed.",
+    ConfigurationError: "Correct it, then clear this task.",
+    RetryableError: "When its cause is gone, clear this task.",
+    AcktrailError: "Parameters of a run cannot be edited: trigger a new run with corrected ones.",
+}
+Advice = Callable[[AcktrailError], str]
+"""What a person does after an error that Airflow does not try again."""
+
+
+def advice_of(texts: Mapping[type[AcktrailError], str]) -> Advice:
+    """The text for the first of the classes that an error is of."""
+    return lambda error: next(text for kind, text in texts.items() if isinstance(error, kind))
+
+
+_OF_A_PIPELINE: Final = advice_of(_ADVICE)
 _RESETS: Final = {
     "asked": ("approval", "An approval is waited for", "act"),
     "succeeded": ("reset", "Ended", "nothing"),
@@ -76,7 +83,8 @@ def show(title: str, headers: Sequence[str], rows: Iterable[Sequence[object]]) -
 def hand_over(context: Context, run_id: str, counts: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Push what the task did as XCom ``result`` and log its counts and links; gives the same. Of a list among the
     counts it has how long it is: an XCom is small."""
-    links = {**dashboard_links(), **more.pop("links", {})}
+    address = dashboard_address(context["params"].get("profile"))
+    links = {**({"dashboard": address} if address else {}), **more.pop("links", {})}
     numbers = {name: len(of) if isinstance(of, list | tuple) else of for name, of in counts.items()}
     result = {"run_id": run_id, "counts": numbers, "links": links, **more}
     show(f"run {run_id}", ("WHAT", "COUNT"), _flat(numbers))
@@ -84,29 +92,6 @@ def hand_over(context: Context, run_id: str, counts: Mapping[str, Any], **more: 
         _log.info("%s: %s", name, printable(link))
     context["ti"].xcom_push(key=RESULT, value=result)
     return result
-
-
-def dashboard_links() -> dict[str, str]:
-    """Where the dashboard is: at ``ACKTRAIL_DASHBOARD_URL``, else in Airflow's own pages where acktrail's plugin is
-    installed, else nowhere."""
-    from airflow.configuration import conf
-
-    try:
-        address = dashboard_url()
-    except ConfigurationError as error:
-        _log.warning("%s", error.message)
-        address = None
-    if address is None and any(each.value.startswith("acktrail") for each in entry_points(group=_PLUGINS)):
-        address = conf.get("api", "base_url", fallback="").rstrip("/") + _PAGE
-    return {"dashboard": address} if address else {}
-
-
-def run_link(dag_id: str, run_id: str) -> str:
-    """Where Airflow shows a run."""
-    from airflow.configuration import conf
-
-    base = conf.get("api", "base_url", fallback="").rstrip("/")
-    return f"{base}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
 def hand_over_validation(
@@ -171,23 +156,30 @@ def _flat(counts: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 
 @contextmanager
-def as_airflow_errors(*, can_run_again: bool = False) -> Iterator[None]:
-    """Around a task's work: a RetryableError goes to Airflow's retries, any other AcktrailError fails at once.
-    `can_run_again`: the task reads from its tables what it did, so an OutcomeUnknown goes to Airflow's retries too. Any
-    other exception is a defect and passes unchanged: its traceback is in the log, the task's retries apply."""
+def as_airflow_errors(
+    advice: Advice = _OF_A_PIPELINE, retried: tuple[type[AcktrailError], ...] = (RetryableError, OutcomeUnknown)
+) -> Iterator[None]:
+    """Around a task's work: an error of a class in `retried` goes to Airflow's retries, any other AcktrailError fails
+    at once. An OutcomeUnknown is retried where the task reads from its tables what it did. The log ends with whether
+    Airflow tries again, else with `advice`. Any other exception is a defect and passes unchanged: its traceback is in
+    the log, the task's retries apply."""
     try:
         yield
     except AcktrailError as error:
-        if can_run_again and isinstance(error, OutcomeUnknown):
-            _log.warning("%s. Airflow tries again and reads from the tables what landed.", error.message)
-            raise
-        advice = next(text for kind, text in _ADVICE if isinstance(error, kind))
+        left = _tries_left() if isinstance(error, retried) else 0
+        then = f"Airflow tries again, {left} more at most." if left else advice(error)
         message, hint = in_form_words(error.message), in_form_words(error.hint)
-        level = logging.WARNING if isinstance(error, RetryableError) else logging.ERROR
-        _log.log(level, "%s. %s%s", message, f"{hint}. " if hint else "", advice)
-        if isinstance(error, RetryableError):
+        said = ". ".join(text.rstrip(".") for text in (message, hint, then) if text)
+        _log.log(logging.WARNING if left else logging.ERROR, "%s.", said)
+        if isinstance(error, retried):
             raise
         raise AirflowFailException(f"{message} ({hint})" if hint else message) from error
+
+
+def _tries_left() -> int:
+    """How often Airflow tries the task again after this try."""
+    task: Any = get_current_context()["ti"]
+    return max(0, int(task.max_tries) + 1 - int(task.try_number))
 
 
 def chosen_notifiers() -> list[BaseNotifier]:
@@ -219,7 +211,7 @@ class ResetNotifier(BaseNotifier):
             "urgency": self._urgency,
             "title": f"{self._title}: {dag_id}",
             "text": f"Run {printable(run_id)}.",
-            "link": run_link(dag_id, run_id),
+            "link": run_address(dag_id, run_id),
             "run_id": run_id,
         }
         self._inner(cast("Context", {**context, MESSAGE: message}))
@@ -232,7 +224,7 @@ def notifiers_of_reset(moment: str) -> list[BaseNotifier]:
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=5))
-@as_airflow_errors(can_run_again=True)
+@as_airflow_errors()
 def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message: the gate, critical findings, statuses of groups. Runs also when the
     gate stops the run. Skips where nothing was reconciled, and without ``ACKTRAIL_NOTIFIERS``."""
@@ -242,7 +234,7 @@ def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]
 
 
 @task(task_id="notify", trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=5))
-@as_airflow_errors(can_run_again=True)
+@as_airflow_errors()
 def notify_of_branches(target: run_target.Target | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message as branches know it (`Branch.messages`). Skips where no look was taken,
     and without ``ACKTRAIL_NOTIFIERS``."""
@@ -262,7 +254,7 @@ def _send_changes(target: run_target.Target | None, context: Context, changes_of
         raise AirflowSkipException("there is no observation of this run")
     if not chosen_notifiers():
         raise AirflowSkipException("ACKTRAIL_NOTIFIERS names no notifiers")
-    dashboard = dashboard_links().get("dashboard", "")
+    dashboard = dashboard_address(target["profile"])
 
     def send(message: Notification) -> None:
         """By new notifiers: one that rendered its templates keeps their text."""

@@ -17,6 +17,8 @@ import fcntl
 import hashlib
 import logging
 import os
+import re
+import socket
 import stat
 import sys
 import warnings
@@ -28,6 +30,7 @@ from subprocess import PIPE, TimeoutExpired
 from threading import Thread
 from types import MappingProxyType
 from typing import IO, Final
+from urllib.parse import urlsplit
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -37,7 +40,7 @@ from pyspark.sql import SparkSession
 
 from acktrail.activity import doing
 from acktrail.config import cache_folder, environment, java_home
-from acktrail.errors import MissingDependency
+from acktrail.errors import ConfigurationError, MissingDependency, RetryableError
 from acktrail.java import find_java
 
 DEFAULT_MASTER: Final = "local[2]"
@@ -72,6 +75,9 @@ time), and so does compiling code for the few rows that workers leave. On a clus
 _USERS: Final = frozenset({"PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"})
 """Where a user can name another master."""
 _END_S: Final = 120.0
+_CONNECT_S: Final = 5.0
+_PORTS: Final = {"spark": 7077, "sc": 15002, "k8s": 443}
+"""Schemes of masters that have an address, and their ports where it names none."""
 _log: Final = logging.getLogger("acktrail.spark")
 _BANNER: Final = (
     "WARNING: Using incubator modules",
@@ -120,7 +126,8 @@ def spark_session(master: str | None = None, **more: str) -> Iterator[SparkSessi
     import acktrail. None: what ``spark-submit``, SPARK_REMOTE or the user's settings say, else two local threads.
     Python workers run this interpreter unless the environment names another (PYSPARK_PYTHON). A setting that the user
     makes (``--conf``, spark-defaults.conf, the server's own), the application's name among them, stays as it is. Raises
-    MissingDependency (no Java that runs Spark).
+    MissingDependency (no Java that runs Spark), RetryableError (nothing listens at the master's address),
+    ConfigurationError (its host is not known).
     """
     running = running_session()
     if running is not None:
@@ -128,6 +135,7 @@ def spark_session(master: str | None = None, **more: str) -> Iterator[SparkSessi
         return
     surroundings = environment()
     remote = surroundings.get("SPARK_REMOTE") if master is None else master
+    check_listens(remote or "")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         if remote and (master is None or remote.startswith(CONNECT)):
@@ -139,6 +147,31 @@ def spark_session(master: str | None = None, **more: str) -> Iterator[SparkSessi
         else:
             with _driver(master, surroundings, more) as session:
                 yield session
+
+
+def check_listens(master: str) -> None:
+    """Pass when something listens at an address of `master`, or it has none: Spark itself tries for more than a minute.
+    Raises as `spark_session`."""
+    scheme, _, rest = master.partition("://")
+    if scheme not in _PORTS:
+        return
+    named = re.split("[/;]", rest.removeprefix("https://"))[0]  # a token may follow
+    places = [urlsplit(f"//{each}") for each in named.split(",")]
+    faults = [_fault_of(place.hostname or "", place.port or _PORTS[scheme]) for place in places]
+    if None not in faults:
+        is_unknown = all(isinstance(fault, socket.gaierror) for fault in faults)
+        raise (ConfigurationError if is_unknown else RetryableError)(
+            f"Spark does not answer at {scheme}://{named}: {faults[-1].strerror or faults[-1]}",
+            hint="start it, or name another: --master, ACKTRAIL_SPARK_MASTER, or the Airflow connection to Spark",
+        )
+
+
+def _fault_of(host: str, port: int) -> OSError | None:
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except OSError as error:
+        return error
+    return None
 
 
 def parallelism(session: SparkSession) -> int:

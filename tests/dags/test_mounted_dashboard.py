@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from itertools import product
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urljoin, urlsplit
 
 import httpx
 import pytest
+from drivers.airflow_home import Late
+from drivers.airflow_scene import AirflowPages
+from drivers.browser import CHROMIUM, browsing
 from samples.dashboard_tables import Sizes, write_dashboard_tables, write_evidence_tables
 from servers.web_server import web_server
 
+from acktrail.config import TablesConfig
+from acktrail.tables.delta.store import Tables
+from acktrail.view.run_messages import changed
 from acktrail_dashboard.web.application import PAGES
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using `httpx`")]
 
 PREFIX = "/acktrail"
+DOCS = Path(__file__).parents[2] / "docs"
+dashboard_plugin, links = Late("acktrail_dags.dashboard_plugin"), Late("acktrail_dags.links")
 PATHS = (
     *(page.path for page in PAGES if page.menu is not None or page.path == ""),
     *("airflow?dag_id=acktrail_export&run_id=x", "nothing-here", "record?state-partition=17&offset=90210"),
@@ -177,6 +187,89 @@ def test_each_profile_has_its_own_pages(airflow_home: Path, tables: Path) -> Non
         assert tab.headers["location"] == "tables/airflow?dag_id=acktrail_export__tables&run_id=manual__1"
         for path in ("", "airflow?dag_id=x", "tables/", "other_one/groups"):
             assert server.get(f"{PREFIX}/{path}").status_code == 401, path
+
+
+SETUPS = {"": (None,), "tables": ("tables",), "tables,other one": ("tables", "other one")}
+"""What ACKTRAIL_DAG_PROFILES names, and the profiles of its DAGs."""
+OF_DOCUMENT = re.compile(r"AIRFLOW(/plugin/[^`\s]+)")
+HREF = re.compile(r'href="([^"#]+)"')
+
+
+def page_in_frame(url: str, address: str) -> str:
+    """What Airflow's frame shows at an address of its own: what follows ``plugin/NAME``, else what the plugin says."""
+    route, page = re.fullmatch(rf"{re.escape(url)}/plugin/([^/]+)(/.*)?", address).groups()  # type: ignore[union-attr]
+    views = {view["url_route"]: view["href"] for view in dashboard_plugin.AcktrailPlugin().external_views}
+    return page or f"/{views[route]}"
+
+
+def linked_pages(server: httpx.Client, start: str) -> Iterator[tuple[str, httpx.Response]]:
+    """Every page that links lead to from `start`; of one page with other values once."""
+    seen, waiting = set[object](), [start]
+    while waiting:
+        address = waiting.pop()
+        parts = urlsplit(address)
+        kind = parts.path, *sorted(dict(parse_qsl(parts.query)))
+        if kind not in seen and parts.path.startswith(PREFIX):
+            seen.add(kind)
+            answer = server.get(address, headers=token("VIEWER"))
+            yield address, answer
+            waiting += [urljoin(address, unescape(link)) for link in HREF.findall(answer.text) if "://" not in link]
+
+
+def opened(server: httpx.Client, address: str) -> str:
+    """The text of the page there."""
+    answer = server.get(address, headers=token("VIEWER"), follow_redirects=True)
+    assert answer.status_code == 200, (address, answer.text[:300])
+    assert "<main" in answer.text or address.endswith(".svg"), address  # for any other address Airflow has its own page
+    return answer.text
+
+
+@pytest.mark.parametrize("named", SETUPS)
+def test_every_link_leads_to_its_page(
+    airflow_home: Path, tables: Path, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of messages, documents, menu, tabs and pages, with no, one and two profiles. A browser shows in Airflow's
+    frame what the address says, and the menu's picture."""
+    profiles, folder = SETUPS[named], "/tables" if "," in named else ""
+    env = {"ACKTRAIL_TABLES": str(tables.parent if named else tables), "ACKTRAIL_DAG_PROFILES": named}
+    with api_server(env) as server:
+        url = str(server.base_url).rstrip("/")
+        monkeypatch.setenv("AIRFLOW__API__BASE_URL", url)
+        dashboards = [links.dashboard_address(profile) for profile in profiles]
+        sent = changed({}, Tables(TablesConfig(uri=str(tables))), "run-00047")
+        assert {message.page for message in sent} >= {"group", "finding"}
+        messages = [message.address(dashboards[0]) for message in sent]
+        documents = [at for file in DOCS.glob("*.md") for at in OF_DOCUMENT.findall(file.read_text())]
+        documents = [url + at.replace("/PROFILE", folder) for at in documents if bool(folder) == ("/PROFILE" in at)]
+        documents = [at if "?" in at else f"{at}/" for at in documents]  # alerts add a page to it
+        assert documents
+        for address in (*messages, *dashboards, *documents):
+            opened(server, page_in_frame(url, address))
+        for view in dashboard_plugin.AcktrailPlugin().external_views:
+            opened(server, f"/{view['href']}")
+            opened(server, f"/{view['icon']}")
+        tab = f"{PREFIX}{folder}/airflow?dag_id=acktrail_export{folder.replace('/', '__')}&run_id=manual__1"
+        (outer,) = re.findall(r'href="([^"]+)" data-outer', opened(server, tab))
+        first_page = page_in_frame(url, urljoin(url + tab, outer))
+        assert urlsplit(first_page).path == f"{PREFIX}{folder}/"
+        for start in (first_page, f"{PREFIX}/"):
+            for address, answer in linked_pages(server, start):
+                is_gone = "id=g&" in f"{address}&"  # a plan outlives its group
+                assert answer.status_code == (404 if is_gone else 200), (start, address)
+                assert "there is no such page" not in answer.text, (start, address)
+        if CHROMIUM:
+            look_at(url, [messages[0], *dashboards], tmp_path / "browser")
+
+
+def look_at(url: str, addresses: list[str], profile: Path) -> None:
+    """Each in a browser, as a viewer."""
+    with browsing(profile) as tab:
+        pages = AirflowPages(tab, url, token("VIEWER")["Authorization"].removeprefix("Bearer "))
+        for address in addresses:
+            pages.open(address.removeprefix(f"{url}/"))
+            pages.frame_is_at(page_in_frame(url, address))
+            assert pages.frame_value("d.querySelector('main h1, main h2') !== null"), address
+        tab.until("[...document.images].find(image => image.src.includes('icon.svg'))?.naturalWidth > 0")
 
 
 def test_without_tables_the_page_says_what_to_set(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

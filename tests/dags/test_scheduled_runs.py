@@ -116,7 +116,8 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
     wrong = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", dry_run=False)
 
     asked, other = scene.approval(approved), scene.approval(rejected)
-    assert "HOSTILE" not in asked.subject
+    place, costs = scene.broker.bootstrap_servers, "loses 0, repeats 10, revives unknown poison"
+    assert asked.subject == f"Reset {HOSTILE} to-earliest on {place}, {costs}: admin asks"
     assert asked.body.count("```") % 2 == 0
     first, second, *_ = asked.body.split("\n\n")
     assert first.replace("\\", "").startswith(
@@ -172,7 +173,8 @@ def validated_undo(scene: Scene, plan_id: str) -> Any:
 
     empty = dict.fromkeys(("topics", "reason", "kafka_conn_id"))
     form = {**empty, "plan_id": plan_id, "tables_uri": scene.tables.uri, "dry_run": False, "allow_moved_on": False}
-    return validate_rollback.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"))
+    ti = SimpleNamespace(dag_id=ROLLBACK, run_id="by-hand")
+    return validate_rollback.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"), ti=ti)
 
 
 def forge_a_range(tables: Tables) -> None:

@@ -8,11 +8,15 @@ import datetime as dt
 import json
 import logging
 import re
+import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from change.scenes import a_plan, a_request, a_snapshot
@@ -23,7 +27,8 @@ from hypothesis import strategies as st
 from acktrail import errors
 from acktrail.change import api
 from acktrail.change.audit import integrity
-from acktrail.change.change_kind import load_plan
+from acktrail.change.audit.audit_chain import Event, audit_entry
+from acktrail.change.change_kind import Settled, load_plan
 from acktrail.change.lifecycle import plan_status
 from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.reset_plan import ResetPlan
@@ -154,20 +159,44 @@ FAILED = [
     errors.NotAuthorized("READ", "topic __share_group_state"),
     errors.ForeignCluster("the tables belong to another cluster", hint="name other tables"),
     errors.ConfigurationError("no tables named", hint="name them"),
-    errors.OutcomeUnknown("not known"),
     errors.UnknownName("group", "g", nearest=["h"]),
     errors.QualityGateFailed([("reconciliations", "start offset within the log", 3)]),
 ]
 
 
-@pytest.mark.parametrize("error", [errors.Unreachable("k:9092"), errors.ConcurrentCommit("came first", hint="again")])
-def test_what_may_pass_later_is_retried(error: errors.AcktrailError, caplog: pytest.LogCaptureFixture) -> None:
-    """A RetryableError reaches Airflow as it is, so that the task's retries apply; the log says what happens."""
-    with caplog.at_level(logging.INFO), pytest.raises(type(error)) as caught, task_reports.as_airflow_errors():
+MAY_PASS = [
+    errors.Unreachable("k:9092"),
+    errors.ConcurrentCommit("came first", hint="again"),
+    errors.OutcomeUnknown("it is not known whether the commit landed", hint="run again"),
+]
+
+
+@contextmanager
+def running_as_try(number: int) -> Iterator[None]:
+    """A task that Airflow tries three times is in this try."""
+    context = {"ti": SimpleNamespace(try_number=number, max_tries=2)}
+    with patch("acktrail_dags.task_reports.get_current_context", lambda: context):
+        yield
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("error", MAY_PASS, ids=lambda error: type(error).__name__)
+def test_what_may_pass_later_is_retried(
+    error: errors.AcktrailError, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It reaches Airflow as it is, so that the task's retries apply. The log says how many tries are left, and after
+    the last one what a person does. A task reads from its tables what an unknown commit became of."""
+    with (
+        running_as_try(number),
+        caplog.at_level(logging.INFO),
+        pytest.raises(type(error)) as caught,
+        task_reports.as_airflow_errors(),
+    ):
         raise error
     assert caught.value is error
     assert error.message in caplog.text
-    assert "tries again" in caplog.text
+    assert ("tries again" in caplog.text, "clear this task" in caplog.text.lower()) == (number < 3, number == 3)
+    assert f"{3 - number} more at most" in caplog.text or number == 3
 
 
 @pytest.mark.parametrize("error", FAILED, ids=lambda error: type(error).__name__)
@@ -181,23 +210,11 @@ def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: 
         raise error
     assert error.message in str(caught.value)
     assert error.hint in str(caught.value)
-    for text in (error.message, error.hint, "clear"):
+    for text in (error.message, error.hint):
         assert text in caplog.text
-
-
-def test_an_unknown_outcome_is_tried_again_where_running_again_tells_it(caplog: pytest.LogCaptureFixture) -> None:
-    """An export reads its positions from the tables: Airflow's retries do what the message says. A reset does not. What
-    acktrail did not foresee is not dressed up as advice."""
+    assert re.search("clear (this task|the run)|trigger a new run", caplog.text)
     with pytest.raises(ZeroDivisionError), task_reports.as_airflow_errors():
-        raise ZeroDivisionError
-    error = errors.OutcomeUnknown("it is not known whether the commit landed", hint="run again")
-    with (
-        caplog.at_level(logging.INFO),
-        pytest.raises(errors.OutcomeUnknown),
-        task_reports.as_airflow_errors(can_run_again=True),
-    ):
-        raise error
-    assert "tries again" in caplog.text
+        raise ZeroDivisionError  # what acktrail did not foresee is not dressed up as advice
 
 
 def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +233,7 @@ def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.Mon
     asset, pushed = Asset(name="exported", uri="acktrail://exported"), dict[str, Any]()
     event = SimpleNamespace(extra={})
     ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
-    context = {"outlet_events": {asset: event}, "task": SimpleNamespace(outlets=[asset]), "ti": ti}
+    context = {"outlet_events": {asset: event}, "task": SimpleNamespace(outlets=[asset]), "ti": ti, "params": {}}
     pipeline_steps.export.function(**context)
     counts = pushed["result"]["counts"]
     assert (counts["gaps"], counts["unanswered"], counts["rows"]) == (1_000, 1, {"t": 2})
@@ -316,7 +333,7 @@ def planned(folder: Path, made: ResetPlan | None = None) -> Any:
     api.store_plan(TablesConfig(uri=str(folder)), plan)
     refusals = [notice.text for notice in plan.refusals]
     named = {"plan_id": plan.plan_id, "plan_hash": plan.plan_hash, "refusals": refusals}
-    rest = {"kafka_conn_id": "acktrail_kafka", "preview": "", "partial": False, "watch_s": 0}
+    rest = {"kafka_conn_id": "acktrail_kafka", "subject": "", "preview": "", "partial": False, "watch_s": 0}
     return {**named, **rest, "tables_uri": str(folder)}
 
 
@@ -383,6 +400,92 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
         change_steps.validate_reset.function(**unknown)
 
 
+def sent(folder: Path, *steps: tuple[Event, str | None]) -> Any:
+    """A plan whose group went through `steps` (event and outcome), as the tasks hand it on."""
+    made, tables = planned(folder), TablesConfig(uri=str(folder))
+    plan = load_plan(tables, made["plan_id"])
+    journal = api.open_journal(tables, plan, actor="ann")
+    journal.note(
+        [audit_entry(plan, 1, event, plan.group_ids[0], outcome=outcome, detail={}) for event, outcome in steps]
+    )
+    return made
+
+
+def verified(made: Any) -> Any:
+    """What the task `verify` returns after an execution."""
+    return change_steps.verify.function(made, ti=SimpleNamespace(xcom_pull=lambda **_: {"plan_id": made["plan_id"]}))
+
+
+def logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, made: Any) -> str:
+    """What the log of the task `verify` ends with, which fails. The cluster shows nothing new."""
+    monkeypatch.setattr("acktrail_dags.change_steps.cluster_at", lambda *_: None)
+    monkeypatch.setattr(api, "verify", lambda *_, **__: Settled(groups={}))
+    with caplog.at_level(logging.ERROR), pytest.raises(exceptions.AirflowFailException):
+        verified(made)
+    return caplog.text
+
+
+BEFORE, AFTER, VERIFIED = Event.BEFORE_CALL, Event.AFTER_CALL, Event.VERIFIED
+LEASED = Event.LEASE_TAKEN, None
+NOT_DONE = {
+    "nothing was looked for": ([LEASED, (BEFORE, None)], "clear the task verify"),
+    "no answer, and it does not show": ([(BEFORE, None), (VERIFIED, "unknown")], "To give it up"),
+    "answered, and not looked for": ([(BEFORE, None), (AFTER, "done")], "clear the task verify"),
+    "refused": ([(BEFORE, None), (AFTER, "refused")], "Nothing was changed"),
+    "not there": ([(BEFORE, None), (AFTER, "done"), (VERIFIED, "not_done")], "Nothing was changed"),
+    "in part": ([(BEFORE, None), (AFTER, "partly"), (VERIFIED, "partly")], "names what was left out"),
+    "overwritten": ([(BEFORE, None), (AFTER, "done"), (VERIFIED, "overwritten")], "Keep the group stopped"),
+    "given up": ([(BEFORE, None), (VERIFIED, "unknown"), (Event.REJECTED, None)], "It is closed"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_DONE)
+def test_plan_that_is_not_done_fails_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """Whatever became of what was sent: `verify` itself fails, for plans of every kind, also of one whose kind knows
+    nothing of outcomes. The log says what a person does, by the status of the plan and in the form's words."""
+    monkeypatch.setattr("acktrail.change.execution.reset_kind.ResetChange.raise_unless_done", lambda *_: None)
+    steps, advice = NOT_DONE[name]
+    text = logged(monkeypatch, caplog, sent(tmp_path, *steps))
+    assert advice in text
+    assert "change apply" not in text
+    assert "change verify" not in text
+
+
+def test_lost_audit_is_not_taken_for_a_plan_that_was_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After an execution the tables know of no attempt, or of no plan: that fails. Without one, nothing was sent."""
+    made = planned(tmp_path)
+    assert "have no row about it" in logged(monkeypatch, caplog, made)
+    with pytest.raises(exceptions.AirflowSkipException, match="nothing was sent"):
+        change_steps.verify.function(made, ti=SimpleNamespace(xcom_pull=lambda **_: None))
+    shutil.rmtree(tmp_path)
+    assert "how the plan stands" in logged(monkeypatch, caplog, made)
+
+
+def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes no other plan, which could be rejected and end green, before the first one is settled. Others may."""
+    monkeypatch.setattr("acktrail_dags.change_steps.table_run_id", lambda dag_id, run_id, _: f"{dag_id}-{run_id}")
+    tables, plan = TablesConfig(uri=str(tmp_path)), a_plan(a_request())
+    api.store_plan(tables, plan, run_id="resets-r1")
+    form = {**FORM, "tables_uri": str(tmp_path), "topics": ["orders"]}
+
+    def begun(run_id: str) -> Any:
+        run, ti = SimpleNamespace(triggering_user_name="ann"), SimpleNamespace(dag_id="resets", run_id=run_id)
+        return change_steps.validate_reset.function(params=form, dag_run=run, ti=ti)
+
+    assert begun("r1")
+    entry = audit_entry(plan, 1, BEFORE, plan.group_ids[0], detail={})
+    api.open_journal(tables, plan).note([entry])
+    with pytest.raises(
+        exceptions.AirflowFailException, match=rf"{plan.plan_id}.* is not settled.*Clear the task verify"
+    ):
+        begun("r1")
+    assert begun("r2")
+
+
 @pytest.mark.parametrize("may_pass", [True, False])
 def test_a_verification_that_may_pass_later_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may_pass: bool
@@ -394,10 +497,9 @@ def test_a_verification_that_may_pass_later_is_tried_again(
         raise OutcomeUnknown("not known") from (Unreachable("k:9092") if may_pass else ValueError("a defect"))
 
     monkeypatch.setattr("acktrail_dags.change_steps.cluster_at", lambda *_: None)
-    monkeypatch.setattr(plan_status, "plan_status", lambda *_: {"groups": ["g"]})
     monkeypatch.setattr(api, "verify", unknown)
-    with pytest.raises(Unreachable if may_pass else exceptions.AirflowFailException):
-        change_steps.verify.function(planned(tmp_path))
+    with running_as_try(1), pytest.raises(Unreachable if may_pass else exceptions.AirflowFailException):
+        verified(sent(tmp_path, (BEFORE, None)))
 
 
 HOSTILE = "g|`<img src=x>`[a](javascript:x)**\n| --- |"
@@ -445,8 +547,8 @@ FORM: dict[str, Any] = {
 
 
 def validated(form: dict[str, Any]) -> Any:
-    run = SimpleNamespace(triggering_user_name="ann")
-    return change_steps.validate_reset.function(params=form, dag_run=run)["request"]
+    run, ti = SimpleNamespace(triggering_user_name="ann"), SimpleNamespace(dag_id="resets", run_id="r1")
+    return change_steps.validate_reset.function(params=form, dag_run=run, ti=ti)["request"]
 
 
 def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from expectations.sample_tables import RUN, fill, plain_outcomes
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import World, batch, busy, key_of, snapshot
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from acktrail.errors import ConfigurationError, MissingDependency
+from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, RetryableError
 from acktrail.executors import Executors, InProcess, JobStep, Work, balanced_shares, default_executors
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation, run_data
@@ -108,6 +110,50 @@ def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0") as found:
         assert found.count
+
+
+def opened(master: str) -> int:
+    """How many tasks run at once there."""
+    with executors_on(master)("r0") as found:
+        return found.count
+
+
+@pytest.mark.parametrize(
+    "address", ["spark://127.0.0.1:{0}", "spark://127.0.0.1:{0},127.0.0.1:{0}", "sc://127.0.0.1:{0}/;token=t0ken"]
+)
+def test_silent_master_fails_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java starts for a master at whose address nothing listens; no token is in the message. It may come back; a
+    host that is not known will not."""
+    monkeypatch.setattr("acktrail_jobs.session.running_session", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(RetryableError, match=f"does not answer at .*:{port}: Connection refused") as caught:
+        opened(address.format(port))
+    assert "t0ken" not in caught.value.with_hint
+    assert "ACKTRAIL_SPARK_MASTER" in caught.value.hint
+    with pytest.raises(ConfigurationError, match=r"does not answer at spark://no\.invalid"):
+        opened("spark://no.invalid:7077")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (
+            ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
+            ConfigurationError,
+            "no master took",
+        ),
+        (
+            ": java.lang.OutOfMemoryError: Java heap space",
+            AcktrailError,
+            "failed: java.lang.OutOfMemoryError: Java heap space",
+        ),
+    ],
+)
+def test_failure_of_java_is_one_line(text: str, kind: type[AcktrailError], message: str) -> None:
+    """Also where PySpark hands it on as it is."""
+    with pytest.raises(kind, match=message), translated():
+        raise Py4JError(f"An error occurred while calling o1.x.\n{text}\n\tat java.lang.Thread.run(Thread.java:840)")
 
 
 def test_a_worker_without_acktrail_is_a_clear_error() -> None:

@@ -68,15 +68,18 @@ def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: floa
             raise GroupNotEmpty(busy.group_id, members=busy.members)
 
 
-def open_journal(tables: TablesConfig, plan: ChangePlan, *, actor: str | None = None) -> Journal:
-    """The tables of a plan's cluster, for one run; `actor` (the account, if None) is who acts."""
-    return Journal(tables, cluster_id=plan.cluster_id, run_id=new_run_id(), actor=actor or account())
+def open_journal(
+    tables: TablesConfig, plan: ChangePlan, *, actor: str | None = None, run_id: str | None = None
+) -> Journal:
+    """The tables of a plan's cluster, for the run `run_id` (None: a new one); `actor` (the account, if None) is who
+    acts."""
+    return Journal(tables, cluster_id=plan.cluster_id, run_id=run_id or new_run_id(), actor=actor or account())
 
 
-def store_plan(tables: TablesConfig, plan: ChangePlan) -> None:
-    """Store a new plan, for who made it. Storing it again changes nothing. Raises PlanStale: another plan with this id
-    is stored."""
-    open_journal(tables, plan, actor=plan.created_by).write_plan(plan)
+def store_plan(tables: TablesConfig, plan: ChangePlan, *, run_id: str | None = None) -> None:
+    """Store a new plan, for who made it, as of the run `run_id`. Storing it again changes nothing. Raises PlanStale:
+    another plan with this id is stored."""
+    open_journal(tables, plan, actor=plan.created_by, run_id=run_id).write_plan(plan)
 
 
 def approval_needed(plan: ChangePlan) -> str:

@@ -68,10 +68,11 @@ class ClusterFingerprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueCheck:
-    """A decision and its reason."""
+    """A decision and its reason. `run_id`: the newest run that was reconciled; None: there is none."""
 
     decision: CheckDecision
     reason: str
+    run_id: str | None = None
 
 
 def decide(now: dt.datetime, last: Mapping[str, Any], found: ClusterFingerprint, every: dt.timedelta) -> DueCheck:
@@ -80,11 +81,11 @@ def decide(now: dt.datetime, last: Mapping[str, Any], found: ClusterFingerprint,
     why = _why(now, last, found)
     if why is None:
         reason = f"nothing changed since run {last['run_id']}, reconciled at {_text(last['reconciled_at'])}"
-        return DueCheck(decision=CheckDecision.UNCHANGED, reason=reason)
+        return DueCheck(decision=CheckDecision.UNCHANGED, reason=reason, run_id=last["run_id"])
     began = last["attempted_at"]
     if began is not None and dt.timedelta(0) <= now - began < every:
         reason = f"{why}; the next reconciliation is due at {_text(began + every)}"
-        return DueCheck(decision=CheckDecision.WAITING, reason=reason)
+        return DueCheck(decision=CheckDecision.WAITING, reason=reason, run_id=last["run_id"])
     return DueCheck(decision=CheckDecision.RUN, reason=why)
 
 

@@ -52,7 +52,7 @@ def make(profile: DagProfile) -> None:
     def acktrail_expand_topic() -> None:
         """From the form to fences, with a person in between."""
         plan: Any = steps.plan_expansion()
-        do, settled = change_steps(plan, "Add partitions to the topic?"), steps.settled()
+        do, settled = change_steps(plan), steps.settled()
         looked: Any = verify.override(task_id="look_again", trigger_rule=TriggerRule.ALL_SUCCESS)(plan)
         decided = plan >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
         decided >> do.execute >> do.verify >> settled >> looked >> steps.audit(plan)

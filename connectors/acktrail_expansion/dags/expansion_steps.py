@@ -9,7 +9,7 @@ from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import task
 
 from acktrail_dags import run_target, task_reports
-from acktrail_dags.change_steps import SHORT, StoredPlan, requester, stored
+from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, stored
 from acktrail_dags.run_target import cluster_at, spark_master, tables_at
 from acktrail_dags.task_reports import as_airflow_errors
 
@@ -20,7 +20,7 @@ _LONGEST_SETTLE: Final = timedelta(hours=25)
 
 
 @task(multiple_outputs=False, execution_timeout=SHORT)
-@as_airflow_errors(can_run_again=True)
+@as_airflow_errors()
 def observe(**context: Unpack[Context]) -> run_target.Target:
     """One look at partitions, leader epochs, log ends and the positions of groups, appended to the tables."""
     from acktrail.kafka.admin import ShareGroupAdmin
@@ -64,19 +64,19 @@ def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str,
 
 
 @task(task_id="plan", multiple_outputs=False, execution_timeout=SHORT)
-@as_airflow_errors()
+@before_sending()
 def plan_expansion(**context: Unpack[Context]) -> StoredPlan:
     """The plan for the form. Fails with the rule that forbids it."""
     from acktrail.change.lifecycle.plan_status import account
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change.expansion_plan import make_plan
 
-    form, asked_by = context["params"], requester(context)
+    form, asked_by = context["params"], begin(context)
     place = run_target.place_of(form, form.get("profile"))
     by = {"created_by": asked_by or account(), "requested_by": asked_by, "reason": form["reason"] or ""}
     with ShareGroupAdmin(cluster_at(place)) as admin:
         plan = make_plan(admin, form["topic"], form["partitions"], **by)
-    return stored(plan, place)
+    return stored(plan, place, context)
 
 
 def settled() -> DateTimeSensorAsync:

@@ -84,7 +84,7 @@ def create_app(
     dashboard = _Dashboard(TableReader(tables), clock, pages)
     for page in pages:
         app.add_api_route(f"/{page.path}", dashboard.endpoint(page), methods=["GET", "HEAD"], response_model=None)
-    app.add_api_route("/static/{name}", _static_file, methods=["GET", "HEAD"], response_model=None)
+    app.add_api_route("/static/{name}", static_file, methods=["GET", "HEAD"], response_model=None)
     app.add_exception_handler(HTTPException, dashboard.http_error)
     app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED_FROM)
     if access is not None:
@@ -262,7 +262,7 @@ def next_page(address: str) -> str:
     return address if _NEXT.fullmatch(address) else ""
 
 
-def _static_file(name: str) -> Response:
+def static_file(name: str) -> Response:
     file = static_files().get(name)
     if file is None:
         return PlainTextResponse("there is no such file\n", 404)

@@ -31,6 +31,9 @@ Master = Annotated[
         "--master", help="Spark master, sc://host:port or in-process. Default: ACKTRAIL_SPARK_MASTER, else local[2]."
     ),
 ]
+_OF_SPARK: Final = (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
+_GIVEN_UP: Final = "stopped SparkContext"
+_CAUSE: Final = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception|\.errors\.\w+)\b.*)")
 _MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
 app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
 _HOST: Final = "127.0.0.1"
@@ -91,13 +94,18 @@ def translated() -> Iterator[None]:
     except ArrowException as error:
         raise ConfigurationError(f"the tables cannot be read: {_last_line(error)}", hint="check the files") from error
     except Exception as error:
-        errors = sys.modules.get("pyspark.errors")  # imports no PySpark: this process may do the work
-        if errors is None or not isinstance(error, errors.PySparkException):
+        loaded = ((sys.modules.get(module), name) for module, name in _OF_SPARK)  # this process may do the work itself
+        if not isinstance(error, tuple(getattr(module, name) for module, name in loaded if module)):
             raise
         if missing := _MISSING.search(str(error)):
             raise ConfigurationError(
                 f"Spark's executors cannot import {missing[1]}",
                 hint="install acktrail on every machine of the cluster, and let PYSPARK_PYTHON name that Python",
+            ) from error
+        if _GIVEN_UP in str(error):
+            raise ConfigurationError(
+                "Spark ended before it did any work: no master took the application",
+                hint="is there a Spark master of this version at the address? Spark's own messages on stderr say more",
             ) from error
         raise AcktrailError(
             f"the Spark job failed: {_last_line(error)}", hint="Spark's own messages on stderr say more"
@@ -105,9 +113,9 @@ def translated() -> Iterator[None]:
 
 
 def _last_line(error: Exception) -> str:
-    """The line that names the cause: the end of a executor's traceback, before the JVM's own."""
+    """The line that names the cause: the end of an executor's traceback, else the innermost exception of the JVM."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) or ".errors." in line]
+    causes = [cause[1] for line in lines if (cause := _CAUSE.match(line))]
     return (causes or lines or [type(error).__name__])[-1]
 
 

@@ -191,7 +191,7 @@ def test_the_gate_stops_on_critical_faults_alone(
     """Every fault happens, each to one share partition: brokers that load them describe what was replayed, and exactly
     the faults are found. Those that break no critical rule are reported; of the others the run stops and names each
     critical rule with its advice. So does its report, in the place of the last one, and one message. No asset tells of
-    a good run."""
+    a good run. The next run, which has nothing new to reconcile, fails, too: it is not well."""
     assert len(FAULTY) == sum(fault.on_broker for fault in FAULTS.values())
     injected = inject_faults(own_broker, FAULTY, group_id=HOSTILE_GROUP, topic="orders", records=RECORDS)
     conf = {"tables_uri": exported.uri, "report_folder": str(tmp_path)}
@@ -219,3 +219,11 @@ def test_the_gate_stops_on_critical_faults_alone(
         assert failure["advice"] == RULE_BY_ID[failure["rule"]].advice
     (gate,) = [each for each in messages(tmp_path / "messages") if each["kind"] == "gate"]
     assert min(failure["rule"] for failure in stopping) in gate["title"]
+
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from acktrail_dags import pipeline_steps
+
+    told = _events(dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": exported.uri}))["acktrail_exported"]
+    with pytest.raises(AirflowFailException, match=f"the gate still stops run {validated['run_id']}"):
+        pipeline_steps.observe.function(**_automatic(told, tmp_path))

@@ -157,8 +157,9 @@ def check_listens(master: str) -> None:
         return
     named = re.split("[/;]", rest.removeprefix("https://"))[0]  # a token may follow
     places = [urlsplit(f"//{each}") for each in named.split(",")]
-    faults = [_fault_of(place.hostname or "", place.port or _PORTS[scheme]) for place in places]
-    if None not in faults:
+    tried = (_fault_of(place.hostname or "", place.port or _PORTS[scheme]) for place in places)
+    faults = [fault for fault in tried if fault is not None]
+    if len(faults) == len(places):
         is_unknown = all(isinstance(fault, socket.gaierror) for fault in faults)
         raise (ConfigurationError if is_unknown else RetryableError)(
             f"Spark does not answer at {scheme}://{named}: {faults[-1].strerror or faults[-1]}",

@@ -525,6 +525,18 @@ def test_names_stay_inside_their_cells() -> None:
     assert "`" not in shown.replace("\\`", "").replace("`p-1`", "").replace("`sha256:012345678`", "")
 
 
+def test_notices_of_several_share_partitions_give_no_total() -> None:
+    """Numbers of one notice stay what they are; those of several are each one's."""
+    made = plan("g", 3)
+    texts = [
+        Notice(severity=Severity.WARNING, rule="r", text="71 records come again", topic="t", partition=at)
+        for at in range(3)
+    ]
+    one, three = (plan_texts.plan_text(replace(made, notices=tuple(texts[:count])), where="k") for count in (1, 3))
+    assert "| 71 records come again |" in one
+    assert "| in each of 3\\: 71 records come again |" in three
+
+
 def test_what_is_not_known_says_so_and_what_is_cut_off_is_counted() -> None:
     """A number that is not known is no zero; share partitions beyond the first are in the table that is named."""
     shown = plan_texts.plan_text(plan("g", 60), where="k:9092")

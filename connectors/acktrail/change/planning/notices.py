@@ -54,7 +54,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class AlikeNotices:
-    """Notices of one rule whose texts differ in their numbers alone: `text` has the least and the greatest of each."""
+    """Notices of one rule whose texts differ in their numbers alone: `text` has the least and the greatest of each, and
+    of how many notices they are: they are no totals."""
 
     severity: Severity
     rule: str
@@ -84,7 +85,8 @@ def _spanned(words: Sequence[str], numbers: Sequence[Sequence[str]]) -> str:
     """The text between whose `words` stand the numbers of several texts."""
     ends = [(min(column, key=int), max(column, key=int)) for column in zip(*numbers, strict=True)]
     spans = [least if int(least) == int(most) else f"{least} to {most}" for least, most in ends]
-    return "".join(word + span for word, span in zip(words, [*spans, ""], strict=True))
+    joined = "".join(word + span for word, span in zip(words, [*spans, ""], strict=True))
+    return f"in each of {len(numbers)}: {joined}" if spans and len(numbers) > 1 else joined
 
 
 def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:

@@ -22,6 +22,7 @@ class TestSqliteSink(SinkSuite):
     """Everything that ``acktrail_plugins.testing`` asks of a sink."""
 
     connector_class = SqliteSink
+    examples = 3
 
     @property
     def file(self) -> Path:

@@ -15,9 +15,9 @@ from confluent_kafka import AcknowledgeType, Consumer, TopicPartition
 from drivers.command_line import Done
 from servers.workload import start_at, until
 
-from acktrail.change.audit.integrity import checked_audit
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail.view.integrity import checked_audit
 
 pytestmark = pytest.mark.broker
 

@@ -18,13 +18,14 @@ from change.scenes import CASES, a_journal, a_plan, attempt, delta, forget_commi
 from drivers import command_line
 
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.file_rewrite import compact_files
+from acktrail_dashboard.web.pages.changes import plan_page
+from acktrail.view.integrity import checked_audit
 
 ATTEMPTS = 4
 
@@ -61,6 +62,7 @@ def test_a_damaged_row_takes_no_list_down(root: Path, capsys: pytest.CaptureFixt
     assert {name: found[name] for name in before} == before
     assert found["bad2"]["standing"] == "UNREADABLE"
     assert command_line.run(capsys, "change", "list", "--tables", str(root)).code == 0
+    assert {line["plan_id"] for line in plan_page(config(root), 0)["plans"]} == found.keys()
 
 
 def test_what_was_written_is_whole(root: Path) -> None:

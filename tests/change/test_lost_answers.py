@@ -21,7 +21,6 @@ from servers.real_broker import kill
 from servers.workload import until
 
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import Journal, read_audit
 from acktrail.change.execution.execute_reset import raise_unless_ok
 from acktrail.change.lifecycle.plan_status import list_plans
@@ -31,6 +30,7 @@ from acktrail.errors import ConfigurationError, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
+from acktrail.view.integrity import checked_audit
 from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -12,7 +12,7 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.change.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
+from acktrail.change.request.offsets_csv import OffsetRow, check_rows, offset_rows
 from acktrail.change.request.reset_request import (
     StrategyKind,
     check_request,
@@ -20,6 +20,7 @@ from acktrail.change.request.reset_request import (
     parse_duration,
     parse_moment,
 )
+from acktrail.cli.change.report_commands import write_offsets
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
 from acktrail.times import instant_text
 

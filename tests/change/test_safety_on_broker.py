@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
 
-from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import read_audit
 from acktrail.change.execution.execute_reset import ResetAttempt, raise_unless_ok
 from acktrail.change.planning.change_plan import PartitionPlan
@@ -20,6 +19,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.coordinators import SendResult
 from acktrail.kafka.groups.change_requests import ChangeTarget, PartResponse, results_per_target
+from acktrail.view.integrity import checked_audit
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, ONE_RELEASE]
 

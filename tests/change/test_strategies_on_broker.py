@@ -19,7 +19,8 @@ from kafka_messages import coordinator_states
 from samples.history_tables import build
 from servers.real_broker import broker_of_release, kafka_tool, releases
 
-from acktrail.change.request.offsets_csv import offset_rows, write_offsets
+from acktrail.change.request.offsets_csv import offset_rows
+from acktrail.cli.change.report_commands import write_offsets
 from acktrail.errors import ChangeRefused
 from acktrail.export.export_run import export
 from acktrail.kafka.client.error_codes import NONE

@@ -18,7 +18,6 @@ from samples.golden_vectors import SEED
 from acktrail.change.collection.facts import PartitionState
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.planning.reset_plan import changes_since_plan
-from acktrail.change.verification.exported_records import exported_between
 from acktrail.change.verification.partition_outcome import GroupNow, ResetEvidence, ResetOutcome, Seen, judge
 from acktrail.config import TablesConfig
 from acktrail.format.wire.state_record import encode
@@ -26,6 +25,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.exported_records import exported_between
 
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
 BEFORE = replace(state(40, (BATCH,)), snapshot_epoch=4, state_epoch=9)
@@ -141,7 +141,7 @@ def kept_offsets(
     config: TablesConfig, span: tuple[int, int], state_topic_id: str | None = STATE_TOPIC
 ) -> list[int] | None:
     cluster = replace(CLUSTER, state_topic_id=state_topic_id)
-    kept = exported_between(config, cluster, frozenset([KEY]), {HOME: span})
+    kept = exported_between(config, cluster.cluster_id, cluster.state_topic_id, frozenset([KEY]), {HOME: span})
     return None if kept is None else [place[1] for _, (place, _) in kept]
 
 

@@ -158,14 +158,13 @@ def new_plan(kind: str) -> str:
     return f"{PLAN_AGAIN}: {command}" if command else PLAN_AGAIN
 
 
+_S = ChangeStatus
 _NOT_DONE: Final[Mapping[ChangeStatus, tuple[type[AcktrailError], str]]] = {
-    ChangeStatus.UNKNOWN: (OutcomeUnknown, "was sent, and its outcome is not known"),
-    ChangeStatus.UNVERIFIED: (OutcomeUnknown, "was sent, and its outcome was not looked for"),
-    ChangeStatus.OVERWRITTEN: (OutcomeUnknown, "was done, and something else is there now"),
-    ChangeStatus.PARTLY: (PartlyDone, "was done in part"),
-    **dict.fromkeys(
-        (ChangeStatus.FAILED, ChangeStatus.REFUSED, ChangeStatus.STARTED), (RetryableError, "changed nothing")
-    ),
+    _S.UNKNOWN: (OutcomeUnknown, "was sent, and its outcome is not known"),
+    _S.UNVERIFIED: (OutcomeUnknown, "was sent, and its outcome was not looked for"),
+    _S.OVERWRITTEN: (OutcomeUnknown, "was done, and something else is there now"),
+    _S.PARTLY: (PartlyDone, "was done in part"),
+    **dict.fromkeys((_S.FAILED, _S.REFUSED, _S.STARTED), (RetryableError, "changed nothing")),
 }
 
 

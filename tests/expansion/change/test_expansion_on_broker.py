@@ -20,7 +20,6 @@ from servers.kafka_proxy import kafka_proxy
 from servers.workload import until
 
 from acktrail.change import api
-from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import read_audit
 from acktrail.change.change_kind import Settled
 from acktrail.change.cluster import Cluster
@@ -29,6 +28,7 @@ from acktrail.errors import InputError, OutcomeUnknown, PlanStale, UnknownName
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
+from acktrail.view.integrity import checked_audit
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail_expansion.change import expansion_kind as kind
 from acktrail_expansion.change.expansion_kind import create_partitions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
@@ -13,10 +14,11 @@ from expansion.support.rows import SETTLING, STRANGE, TROUBLE, rows_of, write_ro
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import ClusterFacts
-from acktrail.change.planning.change_plan import with_hash
+from acktrail.change.planning.change_plan import hash_of, plan_json, with_hash
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, InputError
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.tables.delta.store import Tables
 from acktrail.view.change_text import plan_text
@@ -79,6 +81,17 @@ def test_what_a_person_should_know() -> None:
     assert rules(plan) == found
     assert "3: 4, 1: 2, others: 1" in plan_text(plan)
     assert all(line.isprintable() for line in plan_text(plan).split("\n"))
+
+
+def test_what_a_person_reads_follows_from_the_counts() -> None:
+    """An edited file whose hash was made again is refused."""
+    plan = a_plan(3, a_group(is_ordered=True, open_records=7))
+    edits: tuple[dict[str, Any], ...] = ({"strategy": "expand"}, {"moving": "1/9"}, {"notices": ()}, {"kind": "reset"})
+    for edit in edits:
+        made = replace(plan, **edit)
+        with pytest.raises(InputError):
+            parse_plan(plan_json(replace(made, plan_hash=hash_of(made))), "f")
+    assert parse_plan(plan_json(plan), "f") == plan
 
 
 __all__ = ["HOSTILE", "a_group", "a_plan"]

@@ -8,15 +8,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from acktrail.change.request import reset_request
 from acktrail.errors import ChangeRefused, MalformedFile
-
-if TYPE_CHECKING:
-    from acktrail.change.cluster import Cluster
 
 _WIDTHS: Final = (3, 4)
 _DIGITS: Final = 9
@@ -96,34 +92,6 @@ def check_rows(
             raise ChangeRefused("duplicate_row", text, hint="one line a partition")
         found[group][where] = row.offset
     return found
-
-
-def current_offsets(cluster: Cluster, request: reset_request.ResetRequest) -> tuple[str, int]:
-    """The described start offsets in the scope of `request` as CSV, and how many share partitions have none. Raises
-    ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist. NotAuthorized,
-    Unreachable, RetryableError: the cluster does not answer."""
-    from acktrail.change.collection.collect import select_groups
-
-    groups, unmatched = select_groups(cluster.admin, request)
-    if unmatched:
-        raise ChangeRefused("no_such_group", f"no share group matches {unmatched[0]!r}")
-    rows: list[tuple[str, str, int, int | None]] = []
-    for group in groups:
-        cluster.admin.describe_group(group)
-        rows += [(group, o.topic, o.partition, o.start_offset) for o in cluster.admin.describe_offsets(group)]
-    rows = [row for row in rows if not request.topics or reset_request.is_in(request.topics, row[1], row[2])]
-    several = len({group for group, *_ in rows}) > 1
-    known = [(group if several else None, topic, index, at) for group, topic, index, at in rows if at is not None]
-    return write_offsets(known), len(rows) - len(known)
-
-
-def write_offsets(rows: Iterable[tuple[str | None, str, int, int]]) -> str:
-    """(group, topic, partition, offset) as CSV that Kafka's tools read; group None: three columns. Names are quoted:
-    the writer would leave bare what other readers take for the end of a line, a comment, a blank."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerows(row if row[0] is not None else row[1:] for row in rows)
-    return text.getvalue()
 
 
 def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:

@@ -22,7 +22,6 @@ from acktrail.change.execution.other_requests import Unanswered, requests_after,
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.verification.exported_records import exported_between
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     Place,
@@ -38,6 +37,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.share_partition import SharePartition
+from acktrail.tables.exported.exported_records import exported_between
 
 T = TypeVar("T")
 
@@ -156,7 +156,9 @@ class _Verification:
     def _fill(self, pruned: Mapping[int, tuple[int, int]]) -> None:
         found = None
         if self._is_complete:
-            found = exported_between(self._journal.tables, self._plan.cluster, self._keys, pruned)
+            cluster = self._plan.cluster
+            about = (cluster.cluster_id, cluster.state_topic_id, self._keys, pruned)
+            found = exported_between(self._journal.tables, *about)
         self._is_complete = found is not None
         for key, seen in found or ():
             self._seen[key].append(seen)

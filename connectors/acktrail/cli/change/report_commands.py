@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import load_any_plan, painted
 from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
+from acktrail.errors import ChangeRefused
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
+
+if TYPE_CHECKING:
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.request.reset_request import ResetRequest
 
 _Json = Mapping[str, Any]
 
@@ -95,8 +102,8 @@ def audit(
 
     Example: acktrail change audit --anchor /var/lib/acktrail/audit-anchor.json
     """
-    from acktrail.change.audit.integrity import audit_rows, checked_audit
     from acktrail.plain_data import to_json_value
+    from acktrail.view.integrity import audit_rows, checked_audit
 
     target = at.needed
     report = to_json_value(checked_audit(target, anchor=anchor))
@@ -171,7 +178,6 @@ def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
     does).
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.request.offsets_csv import current_offsets
     from acktrail.change.request.reset_request import parse_request
 
     asked = {**scope.named, "all_topics": not scope.topic, "strategies": {"to-current": None}}
@@ -180,3 +186,32 @@ def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
     typer.echo(text, nl=False)
     if left_out:
         typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)
+
+
+def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
+    """The described start offsets in the scope of `request` as CSV, and how many share partitions have none. Raises
+    ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist. NotAuthorized,
+    Unreachable, RetryableError: the cluster does not answer."""
+    from acktrail.change.collection.collect import select_groups
+    from acktrail.change.request.reset_request import is_in
+
+    groups, unmatched = select_groups(cluster.admin, request)
+    if unmatched:
+        raise ChangeRefused("no_such_group", f"no share group matches {unmatched[0]!r}")
+    rows: list[tuple[str, str, int, int | None]] = []
+    for group in groups:
+        cluster.admin.describe_group(group)
+        rows += [(group, o.topic, o.partition, o.start_offset) for o in cluster.admin.describe_offsets(group)]
+    rows = [row for row in rows if not request.topics or is_in(request.topics, row[1], row[2])]
+    several = len({group for group, *_ in rows}) > 1
+    known = [(group if several else None, topic, index, at) for group, topic, index, at in rows if at is not None]
+    return write_offsets(known), len(rows) - len(known)
+
+
+def write_offsets(rows: Iterable[tuple[str | None, str, int, int]]) -> str:
+    """(group, topic, partition, offset) as CSV that Kafka's tools read; group None: three columns. Names are quoted:
+    the writer would leave bare what other readers take for the end of a line, a comment, a blank."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows(row if row[0] is not None else row[1:] for row in rows)
+    return text.getvalue()

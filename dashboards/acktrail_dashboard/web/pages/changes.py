@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import PLANS
-from acktrail.change.audit.integrity import audit_rows, checked_audit
 from acktrail.change.audit.journal import read_plan_row
 from acktrail.change.change_kind import kind_of, parse_plan
 from acktrail.change.lifecycle.plan_life import ChangeStatus, Status
@@ -17,6 +16,7 @@ from acktrail.change.planning.notices import by_rule
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.view.change_text import by_effect, new_start_offset, sums
+from acktrail.view.integrity import audit_rows, checked_audit
 from acktrail.view.queue_rows import ROWS_A_PAGE, part_of
 from acktrail.view.wording import counted
 from acktrail_dashboard.page_templates import ROWS_SHOWN
@@ -33,7 +33,7 @@ STANDING_TONES: Final = {
 _NOTICE_TONES: Final = {"refusal": "critical", "serious": "critical", "warning": "warning", "info": "info"}
 _NOT_DONE_TONES: Final = dict.fromkeys(("NOT_ATTEMPTED", "LEFT_OUT"), "info")
 _TONES: Final = {
-    "standing_tone": lambda standing: STANDING_TONES[ChangeStatus(standing)],
+    "standing_tone": lambda standing: STANDING_TONES.get(standing, "critical"),
     "notice_tone": lambda severity: _NOTICE_TONES.get(severity, "unknown"),
     "outcome_tone": lambda status: "ok" if Status(status).is_ok else _NOT_DONE_TONES.get(status, "critical"),
 }

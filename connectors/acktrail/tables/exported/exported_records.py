@@ -10,28 +10,32 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from acktrail.change.collection.facts import ClusterFacts
-from acktrail.change.verification.partition_outcome import Seen
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import SharePartition
 
 _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 
 
 def exported_between(
-    tables: TablesConfig, cluster: ClusterFacts, keys: Collection[SharePartition], spans: Mapping[int, tuple[int, int]]
-) -> list[tuple[SharePartition, Seen]] | None:
-    """The records of `keys` in `spans` (state partition: first offset, offset after the last), in order. None: some of
-    them were not exported, cannot be decoded, or the tables cannot be read."""
+    tables: TablesConfig,
+    cluster_id: str,
+    state_topic_id: str | None,
+    keys: Collection[SharePartition],
+    spans: Mapping[int, tuple[int, int]],
+) -> list[tuple[SharePartition, tuple[tuple[int, int], StateRecord]]] | None:
+    """The records of `keys` in `spans` (state partition: first offset, offset after the last), in order, each with its
+    state partition and offset. None: some of them were not exported, cannot be decoded, or the tables cannot be
+    read."""
     from acktrail.tables.delta.store import Tables
 
-    store, mine = Tables(tables), {"cluster_id": cluster.cluster_id, "state_partition": list(spans)}
+    store, mine = Tables(tables), {"cluster_id": cluster_id, "state_partition": list(spans)}
     try:
-        ranges = store.rows("export_ranges", {**mine, "state_topic_id": cluster.state_topic_id})
-        if cluster.state_topic_id is None or not _are_exported(spans, ranges):
+        ranges = store.rows("export_ranges", {**mine, "state_topic_id": state_topic_id})
+        if state_topic_id is None or not _are_exported(spans, ranges):
             return None
         groups = sorted({key.group_id for key in keys})
         rows = store.rows("state_records", {**mine, "group_id": groups}, columns=_COLUMNS)

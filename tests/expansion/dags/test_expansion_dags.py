@@ -4,6 +4,7 @@ is checked with those of the trunk."""
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from drivers.airflow_home import DAGS_FOLDER
 from drivers.airflow_scene import AirflowReviewer, Scene
 from drivers.sent_messages import FACTORY, FILE, messages
 from expansion.change.test_expansion_plan import HOSTILE, a_group, a_plan
+from servers.kafka_proxy import kafka_proxy
+from servers.shared_servers import shared_server
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
@@ -74,6 +77,44 @@ def test_the_preview_has_keys_groups_and_notices_with_names_harmless() -> None:
 
 
 EXPAND, LOOKS = "acktrail_expand_topic", "acktrail_partitions"
+CREATE_PARTITIONS = 37
+
+
+@pytest.mark.broker
+def test_lost_request_fails_the_run_until_it_is_settled(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that the broker never got: `verify` fails, and so does the run when it is cleared, which makes no other
+    plan. The log says what a person does. Once the request arrived, `verify` settles the plan."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from acktrail_dags import change_steps
+    from acktrail_expansion.dags import expansion_steps
+
+    monkeypatch.setattr("acktrail_expansion.change.expansion_kind._SPREAD_S", 2.0)
+    with shared_server(EmbeddedBroker()) as broker, kafka_proxy(broker.bootstrap_servers) as network:
+        for steps in (change_steps, expansion_steps):
+            monkeypatch.setattr(steps, "cluster_at", lambda _: network.config())
+        Workload(broker.config()).create_topic("lost-request", 1)
+        form = {"topic": "lost-request", "partitions": 3, "dry_run": False, "reason": None, "kafka_conn_id": None}
+        answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "eve"}}
+        context: Any = {
+            "params": {**form, "tables_uri": str(tmp_path)},
+            "dag_run": SimpleNamespace(triggering_user_name="ann"),
+            "ti": SimpleNamespace(dag_id=EXPAND, run_id="r1", xcom_pull=lambda *, task_ids: answer),
+        }
+        plan = expansion_steps.plan_expansion.function(**context)
+        approver = change_steps.note_decision.function(plan, **context)
+        network.held.add(CREATE_PARTITIONS)
+        change_steps.execute.function(plan, approver)
+        with pytest.raises(AirflowFailException, match="its outcome is not known"):
+            change_steps.verify.function(plan, **context)
+        assert "it may still arrive. Clear the task verify to look again" in caplog.text
+        with pytest.raises(AirflowFailException, match=f"{plan['plan_id']} before, and what that sent is not settled"):
+            expansion_steps.plan_expansion.function(**context)
+        network.release()
+        assert change_steps.verify.function(plan, **context)["groups"] == {"": "done"}
+        assert expansion_steps.plan_expansion.function(**{**context, "params": {**context["params"], "partitions": 4}})
 
 
 @pytest.mark.broker

@@ -90,13 +90,6 @@ def binary_column(array: pa.BinaryArray) -> BinaryColumn:
     return BinaryColumn(data=octets, starts=bounds[:-1], lengths=lengths, bounds=bounds)
 
 
-def runs(lengths: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """For rows of `lengths` items, end to end: each item's row, and its place within that row."""
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    before = np.cumsum(lengths) - lengths
-    return rows, np.arange(len(rows)) - before[rows]
-
-
 def joined_rows(is_joined: BoolArray, count: int) -> tuple[Int64Array, Int64Array]:
     """The first and the last of neighbouring rows that are one, of `count` rows; `is_joined`, shape (count - 1,):
     whether a row is one with the row before it.

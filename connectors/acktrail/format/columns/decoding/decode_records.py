@@ -1,7 +1,7 @@
 """Raw records to decoded columns, in numpy over Arrow buffers.
 
-Regular records are decoded in bulk; irregular values (a tombstone, an unknown tag, bytes left over) together, step by
-step; the rest (a damaged key) row by row with the strict decoder of ``wire``. All three give the same result for a row.
+Regular records are decoded in bulk, irregular ones (a tombstone, an unknown tag, bytes left over, damage) row by row
+with the strict decoder of ``wire``. Both give the same result for a row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acktrail.format.columns.decoding.irregular_values import CONTENT_COLUMNS, D
 from acktrail.format.columns.decoding.regular_values import read_values
 from acktrail.format.columns.record_columns import CONTENT_NUMBERS
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
-from acktrail.format.columns.share_partition_keys import KeyColumns, read_keys
+from acktrail.format.columns.share_partition_keys import read_keys
 from acktrail.format.wire.raw_record import DecodeStatus
 from acktrail.format.wire.state_record import decode
 
@@ -26,7 +26,7 @@ DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.na
 """``STATE_RECORDS`` without cluster and run."""
 
 _ROWS_AT_ONCE: Final = 1 << 17
-"""Rows decoded together: enough that the steps for irregular rows cost little; takes about 30 MB."""
+"""Rows decoded together; takes about 30 MB."""
 
 _NO_TIMESTAMP: Final = pa.scalar(-1, pa.int64())
 _RECORD_TYPES: Final = pa.array(["update", "snapshot", "tombstone"])
@@ -77,9 +77,8 @@ def _with_address(raw: pa.RecordBatch, content: pa.RecordBatch) -> pa.RecordBatc
 
 
 def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
-    keys = read_keys(raw.column("key"))
-    values = binary_column(raw.column("value"))
-    irregular = _irregular_rows(raw, keys)
+    keys, values = read_keys(raw.column("key")), binary_column(raw.column("value"))
+    irregular = IrregularRows(raw)
     records = read_values(values, keys.is_snapshot, irregular.decode, keys.regular)
     types = keys.is_snapshot.astype(np.int8)
     types[(values.lengths < 0) & keys.is_snapshot] = _TOMBSTONE
@@ -89,24 +88,19 @@ def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
         "topic_id": keys.topic_id,
         "partition": pa.array(keys.partition),
     }
-    if irregular.strict is not None:
-        only_strict = np.zeros(raw.num_rows, np.bool_)
-        only_strict[irregular.strict_rows] = True
+    if not keys.regular.all():
+        has_irregular_key = pa.array(~keys.regular)
+        content = irregular.content.filter(pa.array(~keys.regular[irregular.rows]))
         for name, column in columns.items():
-            columns[name] = pc.replace_with_mask(column, pa.array(only_strict), irregular.strict.column(name))
+            columns[name] = pc.replace_with_mask(column, has_irregular_key, content.column(name))
+    outcomes = {name: irregular.content.column(name).to_pylist() for name in ("decode_status", "decode_error")}
     columns |= {
         **{name: records.numbers[name].to_arrow(CONTENT_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
-        "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, irregular.rows, irregular.statuses),
-        "decode_error": _texts(raw.num_rows, "", irregular.rows, irregular.reasons),
+        "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, irregular.rows, outcomes["decode_status"]),
+        "decode_error": _texts(raw.num_rows, "", irregular.rows, outcomes["decode_error"]),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in CONTENT_COLUMNS.names], schema=CONTENT_COLUMNS)
-
-
-def _irregular_rows(raw: pa.RecordBatch, keys: KeyColumns) -> IrregularRows:
-    return IrregularRows(
-        keys=raw.column("key"), values=raw.column("value"), is_snapshot=keys.is_snapshot, trusted=keys.regular
-    )
 
 
 def _texts(count: int, default: str, rows: Int64Array, texts: Sequence[str | None]) -> pa.StringArray:

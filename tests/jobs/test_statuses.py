@@ -14,7 +14,7 @@ import pytest
 from drivers.command_line import run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 
-from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.errors import AcktrailError, UnknownName
 from acktrail.executors import InProcess
 from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.findings import note_seen
@@ -182,7 +182,7 @@ def test_a_run_again_changes_nothing_and_an_older_one_neither(clock: Clock) -> N
         assert contents(clock) == before
     write_statuses(clock.config, InProcess(), "r1")
     assert contents(clock) == before
-    with pytest.raises(ConfigurationError, match="run 'never' was not reconciled"):
+    with pytest.raises(UnknownName, match="unknown observation 'never'"):
         write_statuses(clock.config, InProcess(), "never")
 
 

@@ -296,17 +296,16 @@ def note_seen(tables: Tables, groups: Sequence[str], seen_by: str, at: dt.dateti
     return found
 
 
-def seen_archives(tables: Tables, until: dt.datetime) -> pa.Table:
-    """Key and `archived_seen` of each share partition: how many archived records were acknowledged at `until`."""
-    is_known = pc.field("archived_seen").is_valid() & (pc.field("changed_at") <= pa.scalar(until, INSTANT))
-    return _most(tables.read(_CHANGES, columns=_SETTLED, where=is_known))
+def seen_archives(tables: Tables) -> pa.Table:
+    """Key and `archived_seen` of each share partition: how many archived records were acknowledged, by any clock."""
+    return _most(tables.read(_CHANGES, columns=_SETTLED, where=pc.field("archived_seen").is_valid()))
 
 
 def settled_archives(tables: Tables, now: dt.datetime, shown: dt.timedelta) -> pa.Table:
     """The same with those that have been shown for as long as `shown`."""
     is_old = pc.field("archived_at") <= pa.scalar(now - shown, INSTANT)
     expired = tables.read("queue_statuses", columns=_SETTLED, where=is_old)
-    return _most(pa.concat_tables([seen_archives(tables, now), expired]))
+    return _most(pa.concat_tables([seen_archives(tables), expired]))
 
 
 def _most(rows: pa.Table) -> pa.Table:

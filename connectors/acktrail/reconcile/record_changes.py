@@ -156,7 +156,7 @@ def _change_table(log: HistoryLog, changes: MarkChanges) -> pa.Table:
     columns = {
         **_addresses(log, row),
         "first_offset": changes.first,
-        "last_offset": changes.last,
+        "last_offset": pa.array(changes.last, mask=changes.last == LAST_OFFSET),
         **_status_columns("before_standing", "before_state", "before_count", before),
         **_status_columns("standing", "delivery_state", "delivery_count", after),
         "cause": _texts(cause, _CAUSE_NAMES),

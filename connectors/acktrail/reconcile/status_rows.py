@@ -70,7 +70,7 @@ def judge_run(
 ) -> RunStatuses:
     """`rows`: what ``read_run_rows`` gives; `before`: the statuses of the run before (``QUEUE_STATUSES``); `counts`:
     key and ``COUNTED``, what happened since then (a share partition without a row: nothing); None: not known. `seen`:
-    what ``seen_archives`` gives at the run; `shown`: how long archived records stay unseen."""
+    what ``seen_archives`` gives; `shown`: how long archived records stay unseen."""
     matches = first_matches(rows, before)
     earlier = {name: before[name].take(matches).combine_chunks() for name in before.column_names}
     newest = _with_counts(rows, counts)

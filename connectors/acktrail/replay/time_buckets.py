@@ -76,7 +76,7 @@ def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
     recorded, passed = (are_equal(rows["standing"], kind) for kind in (_Kind.RECORDED, _Kind.BELOW_START))
     passed &= are_equal(rows["before_standing"], _Kind.UNRECORDED) & ~are_equal(rows["cause"], Cause.RESET)
     counted = rows.append_column("recorded", pa.array(recorded)).filter(pa.array(recorded | passed))
-    first, last = (counted[name] for name in ("first_offset", "last_offset"))
+    first, last = counted["first_offset"], pc.fill_null(counted["last_offset"], _MOST)
     wide = _INT64 if (last.to_numpy() - first.to_numpy().astype(np.float64) >= _MUCH).any() else INT64
     weights, factors = pc.add(pc.subtract(last.cast(wide), first.cast(wide)), 1), _factors(counted)
     counts = [pc.multiply(weights, pa.array(factors[name].astype(np.int32))) for name in COUNTS]

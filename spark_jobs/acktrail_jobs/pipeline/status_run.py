@@ -103,7 +103,7 @@ def _write(tables: Tables, executors: Executors, run: Observation) -> None:
     bounds, exported = log_ends(run), read_ranges(tables).filter(run.exported_before)
     counts, counted = count_changes(executors, tables, bounds, counted_history(snapshot, bounds))
     rows = read_run_rows(tables, run.run_id)
-    seen = seen_archives(tables, run.observed_at)
+    seen = seen_archives(tables)
     found = judge_run(run, rows, snapshot.read(), counts, seen, unseen_time())
     totals = total_row(tables, run, exported, found.statuses, pc.sum(rows["archived_seen"]).as_py())
     moved = {STEP: run.run_number}

@@ -18,6 +18,7 @@ from acktrail.model.batches import StateBatch
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import (
+    LAST_OFFSET,
     Cause,
     KnownState,
     OffsetStatus,
@@ -290,7 +291,7 @@ def changes_of(rows: pa.Table) -> Iterator[StatusChange]:
             yield StatusChange(
                 key=share_partition_of(row),
                 first_offset=row["first_offset"],
-                last_offset=row["last_offset"],
+                last_offset=LAST_OFFSET if row["last_offset"] is None else row["last_offset"],
                 before=_status_of(row["before_standing"], row["before_state"], row["before_count"]),
                 after=_status_of(row["standing"], row["delivery_state"], row["delivery_count"]),
                 at=RecordPosition(

@@ -97,7 +97,8 @@ class HistoryReader:
         its history is the status that it has since. Raises UnknownName (the history does not have the
         group, or the topic or partition within it), InputError (nothing at all is known of the share partition)."""
         about = self._about(group_id, topic, partition)
-        where = all_of(about, pc.field("first_offset") <= offset, pc.field("last_offset") >= offset)
+        last = pc.field("last_offset")
+        where = all_of(about, pc.field("first_offset") <= offset, last.is_null() | (last >= offset))
         rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
         of_place: defaultdict[tuple[str, int], list[StatusChange]] = defaultdict(list)
         for change in sorted(changes_of(rows), key=lambda change: change.at.offset):

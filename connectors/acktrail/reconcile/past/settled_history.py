@@ -103,11 +103,12 @@ class SettledHistory:
         """Offsets of ``unattributed_records``, by state partition."""
         for row in history_tables.unattributed_records(tables, numbers):
             self._doubts[row["state_partition"]].append(row["offset"])
+        last = pc.field("last_offset")
         where = (
             one_of("group_id", {own.key.group_id for own in ranges})
             & one_of("topic_id", {own.key.topic_id for own in ranges})
             & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
-            & (pc.field("last_offset") >= min(own.first_offset for own in ranges))
+            & (last.is_null() | (last >= min(own.first_offset for own in ranges)))
             & settled_filter()
         )
         self._rows = snapshot.read(columns=SETTLED_INPUTS, where=where)
@@ -234,7 +235,7 @@ def settled_counts(
     if pc.count_distinct(rows["state_partition"]).as_py() != 1:
         return SettledCounts(unknown=RecordCounter(hidden).count(first, last))
     begins = np.maximum(rows["first_offset"].to_numpy(), first)
-    ends = np.minimum(rows["last_offset"].to_numpy(), last) + 1
+    ends = np.minimum(pc.fill_null(rows["last_offset"], last).to_numpy(), last) + 1
     meets = begins < ends
     begins, ends, rows = begins[meets], ends[meets], rows.filter(pa.array(meets))
     spans = np.clip(np.array(hidden, np.int64).reshape(-1, 2) + np.array([0, 1]), first, last + 1)

@@ -29,7 +29,6 @@ from acktrail.tables.exported.export_ranges import offset_shifts, read_ranges
 from acktrail.tables.open_runs import SAMPLED
 
 PHASES: Final = ("before", "after")
-_ORDER: Final = ("run_number", "records_version")
 _SHARE_GROUP: Final = "share"
 _OFFSETS: Final = (
     *("phase", *KEY_COLUMNS, "topic", "log_start_offset", "log_end_offset"),
@@ -104,32 +103,30 @@ def newest_run(tables: Tables) -> str:
     runs = _sampled_runs(tables)
     complete = [run for run, phases in runs.items() if set(PHASES) <= phases.keys()]
     if not complete:
-        raise ConfigurationError(
-            f"no complete observation in the tables at {tables.root}", hint="`acktrail run export` makes one"
-        )
+        hint = "`acktrail run export` makes one"
+        raise ConfigurationError(f"no complete observation in the tables at {tables.root}", hint=hint)
     return max(complete, key=lambda run: (runs[run]["after"], run))
 
 
 def read_observation(tables: Tables, run_id: str) -> Observation:
     """The observation `run_id`. Raises UnknownName (it observed nothing), InputError (it has no sample from after the
     export)."""
-    columns, own = ["cluster_id", "phase", "observed_at", *_ORDER], pc.field("run_id") == run_id
+    columns, own = ["cluster_id", "phase", "observed_at", "run_number", "records_version"], pc.field("run_id") == run_id
     sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in SAMPLED)
     if not sampled.num_rows:
         raise UnknownName("observation", run_id, known=sorted(_sampled_runs(tables)))
     after = sampled.filter(pc.equal(sampled["phase"], "after"))
     if not after.num_rows:
-        raise InputError(
-            f"observation {run_id!r} has no sample from after the export", hint="let the export finish, or name another"
-        )
+        hint = "let the export finish, or name another"
+        raise InputError(f"observation {run_id!r} has no sample from after the export", hint=hint)
     times = pc.min_max(after["observed_at"]).as_py()
-    number, version = (pc.max(after[name]).as_py() for name in _ORDER)
+    number, version = (pc.max(after[name]).as_py() for name in columns[-2:])
     observation = Observation(
         cluster_id=after["cluster_id"][0].as_py(),
         run_id=run_id,
         after_began_at=times["min"],
         observed_at=times["max"],
-        run_number=number_at(times["max"]) if number is None else number,
+        run_number=number or number_at(times["max"]),
         records_version=version,
     )
     state_logs, is_counted = _state_logs(tables, run_id, observation.exported_before)
@@ -143,15 +140,14 @@ def _sampled_runs(tables: Tables) -> dict[str, dict[str, int]]:
         for batch in snapshot.batches(columns=["run_id", "phase", "observed_at", "run_number"]):
             sides = pa.Table.from_batches([batch]).group_by(["run_id", "phase"], use_threads=False)
             for row in sides.aggregate([("observed_at", "max"), ("run_number", "max")]).to_pylist():
-                phases, number = runs.setdefault(row["run_id"], {}), row["run_number_max"]
-                number = number_at(row["observed_at_max"]) if number is None else number
+                number = row["run_number_max"] or number_at(row["observed_at_max"])
+                phases = runs.setdefault(row["run_id"], {})
                 phases[row["phase"]] = max(number, phases.get(row["phase"], number))
     return runs
 
 
 def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> tuple[dict[int, StateLog], bool]:
-    """By state partition, and whether these are all; `known`: the rows of ``export_ranges`` that say how far a log was
-    shifted."""
+    """By state partition, and whether these are all; `known`: rows of ``export_ranges`` with the shifts of logs."""
     asked = (pc.field("run_id") == run_id) & (pc.field("topic") == STATE_TOPIC) & pc.field("group_id").is_null()
     columns = ["phase", "partition", "log_start_offset", "log_end_offset"]
     found = tables.read("offset_observations", columns=columns, where=asked).to_pylist()
@@ -355,8 +351,7 @@ def read_coverage(tables: Tables, observation: Observation) -> dict[int, Coverag
 
 
 def coverage_of(tables: Tables, observation: Observation) -> dict[int, Coverage]:
-    """``read_coverage``, quarantined records not counted: by the commits of the observation's own export, and those
-    before its second sample."""
+    """``read_coverage`` by the ranges ``exported_before`` the observation; quarantined records are not counted."""
     ranges = read_ranges(tables).filter(observation.exported_before)
     coverages = {}
     for number in sorted({*observation.state_logs, *ranges["state_partition"].to_pylist()}):

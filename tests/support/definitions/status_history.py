@@ -131,7 +131,7 @@ def change_table(changes: Iterable[StatusChange]) -> pa.Table:
     rows = [
         (
             *_key(change.key),
-            *(change.first_offset, change.last_offset),
+            *(change.first_offset, None if change.last_offset == LAST_OFFSET else change.last_offset),
             *_status(change.before),
             *_status(change.after),
             *(change.at.cause.value, change.is_dated),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -263,3 +264,16 @@ def test_a_lease_outlives_lost_responses(s3: S3) -> None:
         assert lease.is_held
         assert s3.proxy.heal()
         lease.renew()
+
+
+def test_a_deleted_folder_is_not_made_anew(tmp_path: Path) -> None:
+    """The holder renews, and gives back, in a folder that is there; else it says that it is gone."""
+    config, clock = TablesConfig(uri=str(tmp_path / "tables")), FakeClock()
+    lease = WorkerLease(config, "x", owner="w", ttl_s=TTL, clock=clock)
+    assert lease.acquire()
+    shutil.rmtree(config.uri)
+    clock.advance(TTL)
+    with pytest.raises(RetryableError, match="tables is gone"):
+        lease.acquire()
+    lease.release()
+    assert not Path(config.uri).exists()

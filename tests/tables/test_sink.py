@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.connect.task_execution import FlushPolicy, TaskExecution
-from acktrail.errors import DamagedTables, ForeignCluster
+from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES, TOPICS
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
@@ -400,3 +401,17 @@ def test_a_hidden_topic_keeps_what_was_seen_of_it() -> None:
         {**seen, "status": "not_authorized", "last_seen_at": NOON, "run_id": "r2"},
         hidden[1],
     ]
+
+
+def test_tables_that_are_deleted_meanwhile_are_not_made_anew(tables: Tables) -> None:
+    """Neither by the next commit nor by a further start: what was exported before would be missing in silence."""
+    sink = sink_of(tables)
+    task = task_of(MemoryLog(pairs=PAIRS, end_offset=20), sink)
+    sink.put(batch_of(task))
+    sink.flush()
+    shutil.rmtree(tables.root)
+    sink.put(batch_of(task))
+    for use in (sink.flush, sink.start):
+        with pytest.raises(ConfigurationError, match="state_records is gone: it was deleted while it was written"):
+            use()
+    assert not Path(tables.root).exists()

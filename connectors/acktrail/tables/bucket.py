@@ -9,9 +9,10 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
+from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, RetryableError
 from acktrail.tables.delta.storage_errors import storage_failure, uses_profile
 from acktrail.tables.delta.table_place import TableRoot
 
@@ -62,13 +63,17 @@ class Bucket:
         return self._asked(lambda store: obstore.head(store, path)) is not None
 
     def put(self, path: str, data: Any) -> bool:
-        """Put `data` where there is no object; whether there was none."""
+        """Put `data` where there is no object; whether there was none. A root folder that was deleted meanwhile is not
+        made anew: RetryableError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        store = self._store
+        if self.root.is_local and not Path(self.root.uri).is_dir():
+            raise RetryableError(f"{self.root.shown} is gone", hint="put the folder back, or stop what writes into it")
         with self._translated():
             try:
-                obstore.put(self._store, path, data, mode="create", use_multipart=False)
+                obstore.put(store, path, data, mode="create", use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
                 return False
             return True

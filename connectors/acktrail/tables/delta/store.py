@@ -107,12 +107,19 @@ class Tables:
     def followed(self, name: str) -> TableSnapshot | None:
         """``snapshot`` of the newest version, for callers that ask again and again, or commit to it: mostly the same
         object, which reads only what was committed since. It is opened again from time to time: each step takes memory
-        and makes the next one slower."""
+        and makes the next one slower. Raises ConfigurationError where the table was followed before and is gone."""
         known, opened_at = self._followed.get(name, (None, 0))
         if known is None or known.version >= opened_at + _STEPS or not known.refresh():
-            known = opened(self.place(name))
-            if known is not None:
-                self._followed[name] = known, known.version
+            found = opened(self.place(name))
+            if found is not None:
+                self._followed[name] = found, found.version
+            elif known is not None:
+                raise ConfigurationError(
+                    f"tables at {self.root}: {name} is gone: it was deleted while it was written",
+                    hint="put it back, then restart; a restart without it exports what Kafka still has",
+                    data={"root": self.root, "table": name},
+                )
+            known = found
         return known
 
     @staticmethod

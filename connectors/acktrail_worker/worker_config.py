@@ -44,6 +44,12 @@ class WorkerConfig:
     @classmethod
     def of(cls, texts: Mapping[str, Any]) -> WorkerConfig:
         """From texts by key."""
+        keys = [key for key in WORKER.keys if _CONNECTOR + key in texts]
+        if keys:
+            raise InvalidConfiguration(
+                {_CONNECTOR + key: (f"[connector] has {key}, a key of the worker",) for key in keys},
+                hint="write it above [connector]",
+            )
         parsed = WORKER.parse(texts)
         for given, needed in (("rest.tls.certificate", "rest.tls.key"), ("rest.basic.user", "rest.basic.password")):
             if (parsed[given] is None) != (parsed[needed] is None):

@@ -58,6 +58,7 @@ class Logs:
     trouble: Iterator[Any] = field(default_factory=lambda: iter(()))
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     fetched_at: list[tuple[float, int]] = field(default_factory=list)
+    value: bytes = b"%d/%04d"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def metadata(self) -> list[Any]:
@@ -124,15 +125,15 @@ class Logs:
     def _records(self, number: int, offset: int) -> bytes:
         """Whole batches from the one with `offset`, and the beginning of one more."""
         found = b"".join(
-            packed([numbered(number, at) for at in range(first, min(first + A_BATCH, self.ends[number]))])
+            packed([numbered(number, at, self.value) for at in range(first, min(first + A_BATCH, self.ends[number]))])
             for first in range(offset // A_BATCH * A_BATCH, self.ends[number], A_BATCH)
         )
         least = len(packed([numbered(number, at) for at in range(A_BATCH)])) + 8
         return found[: max(least, self.chance.randrange(len(found) + 1))]
 
 
-def numbered(partition: int, offset: int) -> RawRecord:
-    value = b"%d/%04d" % (partition, offset)
+def numbered(partition: int, offset: int, form: bytes = b"%d/%04d") -> RawRecord:
+    value = form % (partition, offset)
     return RawRecord(state_partition=partition, offset=offset, timestamp_ms=1_000_000, key=b"key", value=value)
 
 
@@ -225,6 +226,27 @@ def test_the_last_epoch_is_said_to_the_broker(logs: Logs) -> None:
     assert all(set(epochs[1:]) <= {7} for epochs in said.values())
 
 
+@pytest.mark.parametrize("is_another", [False, True])
+def test_another_log_behind_a_new_connection_is_truncated(logs: Logs, *, is_another: bool) -> None:
+    """A restored cluster has the offset and repeats the epochs: the batch before it shows that it is another log, also
+    where nothing was read yet. The same log is read on, record by record once."""
+    with BrokerClient(logs.fake.config(request_timeout_ms=400)) as client:
+        fetcher = LogFetcher(client, NAME, topic_id_text(ID.bytes), is_compared=True)
+        for number, offset in {0: 0, 1: 60}.items():
+            fetcher.assign(number, offset)
+        while any(fetcher.fetch().reached.values()):
+            time.sleep(fetcher.pause_s)
+        logs.ends = dict.fromkeys(logs.ends, 80)
+        logs.value = b"%d:%04d" if is_another else logs.value
+        logs.trouble = iter([HANG_UP, HANG_UP])
+        events, reached = {}, {}
+        while len(events) + sum(offset == 80 for offset in reached.values()) < 2:
+            fetched = fetcher.fetch()
+            events, reached = {**events, **fetched.events}, {**reached, **fetched.reached}
+            time.sleep(fetcher.pause_s)
+    assert events == (dict.fromkeys((0, 1), FetchEvent.TRUNCATED) if is_another else {})
+
+
 KEY = key_of("orders")
 SNAPSHOT = snapshot(KEY, 7)
 UPDATE = replace(update(KEY, 7, 1, (state_batch(7, 7),)), start_offset=None)
@@ -238,6 +260,11 @@ class Stored:
     offset_shift: int
     first: int = 0
     leader_epoch: int | None = 1
+    last_fingerprint: int | None = None
+
+    @property
+    def first_offset(self) -> int:
+        return self.first
 
     def fingerprint(self, offset: int) -> int | None:
         if not self.first <= offset < self.first + len(self.values):

@@ -20,11 +20,21 @@ from jobs.world import batch, key_of, snapshot
 from servers.real_broker import releases
 from servers.workload import Workload, until
 from state_topics.filled_topic import fill, read_all
-from state_topics.lost_logs import PARTITIONS, export_state, lose, renew, write
+from state_topics.lost_logs import (
+    PARTITIONS,
+    back_up,
+    contents_in_kafka,
+    contents_in_tables,
+    export_state,
+    lose,
+    renew,
+    restore,
+    write,
+)
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.source_batches import SourceBatch
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.export.export_run import export, observe
 from acktrail.export.repair_run import preview, repair
@@ -33,8 +43,12 @@ from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.state_source import StateTask
 from acktrail.model.share_partition import STATE_TOPIC, state_partition_of
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.export_ranges import StoredRecords, TableLogs
 from acktrail_embedded import EmbeddedBroker
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
+from acktrail_worker.connector_run import ConfigStore
+from acktrail_worker.worker import Worker
 
 pytestmark = pytest.mark.broker
 
@@ -110,6 +124,46 @@ def test_the_lost_commit_of_a_replacement_is_exported_again(
     assert export_state(losing, damaged).records_read == 0
 
 
+class _Forgetful(TableLogs):
+    """Has not seen that logs were replaced."""
+
+    def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
+        stored = super().stored_log(source_partition, partition)
+        stored.offset_shift, stored.last_fingerprint = 0, None
+        return stored
+
+
+def test_a_replaced_log_that_was_stored_twice_is_mended(
+    losing: EmbeddedBroker, tables: TablesConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sign is two breaks of one run in one state partition, with the same records behind both: acktrail itself left
+    it once. The repair keeps one break and the second copy; other records stay, and later ones are stored once."""
+    shutil.copytree(tables.uri, tmp_path / "tables")
+    doubled = TablesConfig(uri=str(tmp_path / "tables"))
+    store, whole = Tables(doubled), contents_in_tables(tables)
+    (run_id,) = {row["run_id"] for row in store.rows("export_ranges", {"gap_reason": "log_replaced"})}
+    sink = DeltaSink(store, cluster_id=export_state(losing, doubled).cluster_id, run_id=run_id)
+    stored = _Forgetful(store, store.snapshot("state_records"))
+    context = SourceTaskContext(run_id=run_id, position=sink.position, stored=stored)
+    for each in drain(StateTask(losing.config(), partitions=(0, 1)), context):
+        sink.put(each)
+    sink.flush()
+    assert sum((contents_in_tables(doubled) - whole).values()) == 150 + 30
+
+    arguments = ("tables", "repair", "--bootstrap-server", losing.bootstrap_servers, "--tables", doubled.uri)
+    said = run(capsys, *arguments)
+    assert said.code == 3
+    assert "partition 0: 150 records of a replaced log are stored twice, at offset 101 and again at 252" in said.stdout
+    assert run(capsys, *arguments, "--execute").code == 0
+    assert contents_in_tables(doubled) == whole
+    assert preview(losing.config, doubled).report.is_sound
+    for number in (0, 1):
+        (row,) = (each for each in rows(doubled, "export_ranges", number) if each["gap_reason"] == "log_replaced")
+        assert row["gap_first"] == 100
+    assert export_state(losing, doubled).records_read == 0
+    assert repair(losing.config(), doubled, run_id="again").report.is_sound
+
+
 def test_a_log_lost_twice_has_two_breaks(losing: EmbeddedBroker, tables: TablesConfig) -> None:
     """A log that is empty now is a break as well, and shifts add up. A restart without a loss is none."""
     end = 1 + int(str(rows(tables, "state_records", 1)[-1]["offset"]))
@@ -133,6 +187,48 @@ def test_a_state_topic_that_is_gone_or_recreated_is_refused(losing: EmbeddedBrok
     renew(workload)
     with pytest.raises(ForeignCluster, match="has id"):
         export_state(losing, tables)
+
+
+WAYS = ("run export", "state only", "a worker")
+
+
+def test_every_record_of_a_replaced_log_is_stored_once(losing: EmbeddedBroker, tmp_path: Path) -> None:
+    """By contents: key, value and time. The cluster is restored from an older copy, twice: its logs end behind or at
+    the position of the tables and repeat leader epochs. Then a log is deleted, and one cut to half. Every record that
+    was in Kafka at an export is in the tables once, and each log that is another one has one break. The worker is
+    down meanwhile."""
+    renew(Workload(losing.config()))
+    stored = {way: TablesConfig(uri=str(tmp_path / way)) for way in WAYS}
+    source = {"connector.class": "ShareGroupStateSource", "kafka.bootstrap.servers": losing.bootstrap_servers}
+    seen = contents_in_kafka(losing)
+
+    def check(breaks: int) -> None:
+        nonlocal seen
+        seen |= contents_in_kafka(losing)
+        observe(losing.config(), stored["run export"])
+        export_state(losing, stored["state only"])
+        worker, target = Worker(ConfigStore()), stored["a worker"]
+        worker.create("state", {**source, "sink.tables": target.uri, "flush.interval.ms": "100", "linger.ms": "10"})
+        until(lambda: contents_in_tables(target) >= seen, what="all records by a worker")
+        worker.stop()
+        for way, tables in stored.items():
+            assert contents_in_tables(tables) == seen, way
+            ranges = Tables(tables).rows("export_ranges", {"gap_reason": "log_replaced"})
+            assert len(ranges) == breaks, (way, ranges)
+            assert preview(losing.config, tables).report.is_sound
+
+    write(losing, "old", {0: 100, 1: 100, 2: 100})
+    check(0)
+    back_up(losing, tmp_path / "copy")
+    write(losing, "gone", {0: 50, 1: 20, 2: 60})
+    check(0)
+    for name, breaks in (("restored", 3), ("again", 6)):
+        restore(losing, tmp_path / "copy")
+        write(losing, name, {0: 400, 1: 20, 2: 70})
+        check(breaks)
+    lose(losing, 0, halved=(1,))
+    write(losing, "new", {0: 600, 1: 30, 2: 10})
+    check(8)
 
 
 GROUPS = 12

@@ -97,6 +97,7 @@ class LogSpan:
 
     `gap_reason` is one of the reasons above; None: not in the files. All offsets are those of the tables: Kafka's plus
     `offset_shift`, which is 0 until a log is replaced. `leader_epoch` is the leader's when the log was opened.
+    `last_fingerprint`: ``record_fingerprint`` of the last record, with its offset in Kafka; None: not known.
     """
 
     topic_id: str | None
@@ -113,6 +114,7 @@ class LogSpan:
     gap_reason: str | None = None
     offset_shift: int = 0
     leader_epoch: int | None = None
+    last_fingerprint: int | None = None
 
     @property
     def gap(self) -> tuple[int, int] | None:
@@ -167,8 +169,17 @@ class StoredLog(Protocol):
     def leader_epoch(self) -> int | None:
         """The partition leader's epoch when the log was last seen to be the same; None: not known."""
 
+    @property
+    def last_fingerprint(self) -> int | None:
+        """``fingerprint`` of the record before the position, where it was noted; None: not known."""
+
+    @property
+    def first_offset(self) -> int:
+        """The least offset that is stored, in the tables; 0 where nothing is."""
+
     def fingerprint(self, offset: int) -> int | None:
-        """``record_fingerprint`` of the record at Kafka's `offset`, as stored; None: it is not stored."""
+        """``record_fingerprint`` of the record at Kafka's `offset`, as stored of the newest log that has it and of
+        those whose first records are its own; None: it is not stored."""
 
 
 class StoredLogs(Protocol):

@@ -183,7 +183,7 @@ class ExportRun:
         a repetition brings nothing twice."""
 
         def commit() -> None:
-            known = self._sink.position(SourcePartition(app_id))
+            known = self._sink.stored.position(SourcePartition(app_id))
             if known is not None and known >= number:
                 return
             batches, files = write(self._cluster_id)

@@ -25,9 +25,10 @@ from acktrail.kafka.state_source import StateTask
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.continuity import LostOffsets, end_positions, note_lost
+from acktrail.tables.exported.continuity import LostOffsets, end_positions, note_lost, renew_ranges
 from acktrail.tables.exported.damage_report import (
     DamageReport,
+    DoubledLog,
     RepairAction,
     find_damage,
     missing_records,
@@ -35,6 +36,7 @@ from acktrail.tables.exported.damage_report import (
 )
 from acktrail.tables.exported.export_ranges import EMPTY_COMMIT, StoredRecords, TableLogs, copy_ranges, newest_shifts
 from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.upkeep.file_rewrite import commit_rewrite, rewrite
 
 _POLL_S: Final = 5.0
 _Progress = Callable[[str, int], None]
@@ -83,6 +85,10 @@ def repair(
         first = _preview(admin, tables, find_damage(tables, progress))
         _refuse(tables, first.report)
         _repair_files(tables, first.report)
+        for each in first.report.doubled:
+            _remove_first_copy(tables, each)
+        if first.report.doubled:
+            first = replace(first, available=None)
         now = first if first.available is not None else _preview(admin, tables, find_damage(tables, progress))
         if now.available is None or now.gone is None:
             _refuse(tables, now.report)
@@ -169,6 +175,30 @@ def _repair_files(tables: Tables, report: DamageReport) -> None:
                 place.leave_out(data)
 
 
+def _remove_first_copy(tables: Tables, doubled: DoubledLog) -> None:
+    """One break is left, over both and all between; the second copy has the offsets that exports continue."""
+    (first, second), own = doubled.breaks, pc.field("state_partition") == doubled.state_partition
+    gone = own & (pc.field("offset") > first) & (pc.field("offset") < second)
+    records = tables.snapshot(RECORDS)
+    assert records is not None
+    bounds = records.statistics(["min.offset", "max.offset"])
+    with tables.rewritable(RECORDS):
+        for file in records.files():
+            least, most = bounds[file.path].values()
+            if least is None or (least < second and most > first):
+                done = rewrite(records, [file], lambda rows: rows.filter(~gone))
+                if done.rows < done.rows_before:
+                    commit_rewrite(tables, RECORDS, done, what="doubled log", changes_rows=True)
+
+    def joined(rows: pa.Table) -> pa.Table:
+        begin = pc.coalesce(pc.field("gap_first"), pc.field("first_offset"))
+        met = own & (begin >= first) & (begin <= second)
+        last = next(row for row in rows.filter(met).to_pylist() if row["gap_first"] == second)
+        return pa.concat_tables([rows.filter(~met), pa.Table.from_pylist([{**last, "gap_first": first}], rows.schema)])
+
+    renew_ranges(tables, joined)
+
+
 def _export_again(
     kafka: KafkaConfig, admin: ShareGroupAdmin, tables: Tables, available: Sequence[LostOffsets], run_id: str
 ) -> None:
@@ -193,7 +223,7 @@ class _LostLog(TableLogs):
 
     def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
         stored = super().stored_log(source_partition, partition)
-        stored.offset_shift = self._offset_shift
+        stored.offset_shift, stored.last_fingerprint = self._offset_shift, None
         return stored
 
 

@@ -107,11 +107,14 @@ class Fetched:
 @dataclass(slots=True, kw_only=True)
 class _Place:
     """Where a partition is read: the next offset, the epoch of the last batch (-1: not known), and whether more was
-    there when it was asked last."""
+    there when it was asked last. `back`: how many offsets earlier the next request begins, to compare the batch there
+    with the `last` one (first and last offset, checksum; None: not known)."""
 
     offset: int
     last_epoch: int = -1
     is_behind: bool = True
+    back: int = 0
+    last: tuple[int, int, int] | None = None
 
 
 def intact_batches(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bool = True) -> list[PackedBatch]:
@@ -139,7 +142,8 @@ class LogFetcher:
     broker that does not answer is asked again, without end: who calls decides when that is an outage. `linger_s`: how
     long a broker that has nothing but a few records waits for more. Without `is_committed` records of open and aborted
     transactions are among the others, as a share group gets them by default. `most_bytes`: of a partition in one
-    response.
+    response. `is_compared`: after each new connection the batch before the next offset is compared with the one that
+    was read, since a restored cluster repeats its epochs: another one is a truncated log.
 
     Raises NotAuthorized, ConfigurationError (the login is refused), RetryableError (a damaged batch).
     """
@@ -153,7 +157,9 @@ class LogFetcher:
         linger_s: float = 0.0,
         is_committed: bool = True,
         most_bytes: int | None = None,
+        is_compared: bool = False,
     ) -> None:
+        self._is_compared, self._connections = is_compared, client.connections
         self._client, self._name, self._linger_s = client, name, linger_s
         self._isolation = _READ_COMMITTED if is_committed else _READ_UNCOMMITTED
         self._most_bytes = most_bytes or _MOST_OF_A_PARTITION
@@ -166,7 +172,7 @@ class LogFetcher:
 
     def assign(self, partition: int, offset: int) -> None:
         """Read `partition` from `offset` on."""
-        self._places[partition] = _Place(offset=offset)
+        self._places[partition] = _Place(offset=offset, back=int(self._is_compared and offset > 0))
 
     def unassign(self, partition: int) -> None:
         """Read `partition` no more."""
@@ -182,8 +188,10 @@ class LogFetcher:
         replies = self._client.send_all(requests) if requests else []
         if not requests:
             self.pause_s = _RETRY_S
+        is_new = self._is_compared and self._client.connections != self._connections
+        self._connections = self._client.connections
         for reply in replies:
-            self._take(reply, done)
+            self._take(reply, done, is_new=is_new)
         if not (is_behind or done.events):
             self.pause_s = max(self.pause_s, self._linger_s - _LONGEST_WAIT_S)
         return done
@@ -226,7 +234,7 @@ class LogFetcher:
             topic.FetchPartition(
                 partition=number,
                 current_leader_epoch=self._leaders[number][1],
-                fetch_offset=self._places[number].offset,
+                fetch_offset=self._places[number].offset - self._places[number].back,
                 last_fetched_epoch=self._places[number].last_epoch,
                 partition_max_bytes=self._most_bytes,
             )
@@ -242,7 +250,7 @@ class LogFetcher:
             max_version=_NEWEST,
         )
 
-    def _take(self, reply: Any, done: Fetched) -> None:
+    def _take(self, reply: Any, done: Fetched, *, is_new: bool) -> None:
         if isinstance(reply, NoResponse) or reply.error_code != NONE:
             self._ask_again()
             return
@@ -250,7 +258,9 @@ class LogFetcher:
             place = self._places.get(row.partition_index)
             if place is None:
                 continue
-            if row.error_code != NONE:
+            if is_new and place.offset > 0 and not place.back:
+                place.back = 1  # what came over the new connection is asked for again, from the batch before on
+            elif row.error_code != NONE:
                 self._refused(row.partition_index, row.error_code, done)
             elif row.diverging_epoch is not None and row.diverging_epoch.epoch >= 0:
                 self._stop(row.partition_index, FetchEvent.TRUNCATED, done)
@@ -269,11 +279,18 @@ class LogFetcher:
                 hint="try again; see the broker's log",
             ) from error
         place.is_behind = False
+        if place.back and batches:
+            place.back, before = 0, _identity(batches[0])
+            if place.last not in (None, before):
+                self._stop(number, FetchEvent.TRUNCATED, done)
+                return
+            place.last = before
         if not batches or batches[-1].header.last_offset < place.offset:
             place.is_behind = bool(data)
             return
         place.offset = done.reached[number] = batches[-1].header.last_offset + 1
         place.last_epoch = max(batch.header.leader_epoch for batch in batches)
+        place.last = _identity(batches[-1])
         place.is_behind = place.offset < row.last_stable_offset
         done.batches += consumed
         if place.last_epoch >= 0:
@@ -282,6 +299,10 @@ class LogFetcher:
     def _refused(self, number: int, code: int, done: Fetched) -> None:
         if code == TOPIC_AUTHORIZATION_FAILED:
             raise NotAuthorized("READ", f"topic {self._name}")
+        place = self._places[number]
+        if code == _OUT_OF_RANGE and place.back:  # the log begins at the next offset, or does not have it
+            place.back, place.last = 0, None
+            return
         if code == _OUT_OF_RANGE or code in _GONE:
             self._stop(number, FetchEvent.LOST, done)
         elif code == _CORRUPT:
@@ -298,6 +319,10 @@ class LogFetcher:
     def _stop(self, number: int, event: FetchEvent, done: Fetched) -> None:
         done.events[number] = event
         self.unassign(number)
+
+
+def _identity(batch: PackedBatch) -> tuple[int, int, int]:
+    return batch.header.base_offset, batch.header.last_offset, batch.header.crc
 
 
 def read_batches(

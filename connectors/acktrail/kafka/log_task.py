@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, Full, Queue, SimpleQueue
 from threading import Event, Thread
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -64,11 +64,12 @@ class LogPlace:
 
 
 class FetchThread:
-    """Fetches what is assigned: one `Fetched` waits for ``take``, another for its place; its batches are columns by
-    then. What was fetched before a partition was assigned or unassigned is given all the same."""
+    """Fetches what is assigned, with `options` of ``LogFetcher``. One `Fetched` waits for ``take``, another for its
+    place; its batches are columns by then. What was fetched before a partition was assigned or unassigned is given
+    all the same."""
 
-    def __init__(self, config: KafkaConfig, name: str, topic_id: str, columns: BatchColumns, linger_s: float) -> None:
-        self._config, self._topic, self._columns, self._linger_s = config, (name, topic_id), columns, linger_s
+    def __init__(self, config: KafkaConfig, name: str, topic_id: str, columns: BatchColumns, **options: Any) -> None:
+        self._config, self._topic, self._columns, self._options = config, (name, topic_id), columns, options
         self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
         self._queue: Queue[tuple[Fetched, pa.Table] | Exception] = Queue(_AHEAD)
         self._closed = Event()
@@ -101,7 +102,7 @@ class FetchThread:
     def _run(self) -> None:
         try:
             with BrokerClient(self._config) as client:
-                fetcher = LogFetcher(client, *self._topic, linger_s=self._linger_s)
+                fetcher = LogFetcher(client, *self._topic, **self._options)
                 while not self._closed.wait(fetcher.pause_s):
                     while not self._calls.empty():
                         self._calls.get()(fetcher)
@@ -135,6 +136,8 @@ class LogTask(SourceTask):
 
     kind: ClassVar[str]
     """How the names of its source partitions begin."""
+    is_compared: ClassVar[bool] = False
+    """As of ``LogFetcher``."""
 
     def __init__(
         self,
@@ -277,7 +280,8 @@ class LogTask(SourceTask):
         if place.is_read:
             return
         if self._thread is None:
-            self._thread = FetchThread(self._config, self._name, topic.topic_id, self.columns, self._linger_s)
+            options = {"linger_s": self._linger_s, "is_compared": self.is_compared}
+            self._thread = FetchThread(self._config, self._name, topic.topic_id, self.columns, **options)
         self._thread.assign(place.partition, place.next_offset)
 
     def _read(self, topic: StateTopic, timeout_s: float) -> None:

@@ -69,21 +69,17 @@ class Resumption:
 
     @property
     def needs_comparison(self) -> bool:
-        """A leader never loses records during its epoch: the log is compared only where the epoch changed or is not
-        known, and where Kafka has not pruned all stored records."""
-        has_same_leader = self.now.leader_epoch is not None and self.now.leader_epoch == self.stored.leader_epoch
-        return self.is_shorter or (not has_same_leader and self.start < self.next_offset)
+        """Kafka has not pruned all stored records. The leader's epoch tells nothing: a restored cluster repeats it."""
+        return self.is_shorter or self.start < self.next_offset
+
+    @property
+    def last(self) -> int | None:
+        """The fingerprint of the last stored record; None: there is none before the position."""
+        return self.stored.last_fingerprint or self.stored.fingerprint(self.next_offset - 1)
 
     def in_same_log(self) -> Opening:
         """Continue in the same log."""
         return Opening(self.next_offset, self.stored.offset_shift, self.now.leader_epoch)
-
-    def differs(self, offset: int, found: RawRecord | None) -> bool:
-        """Whether the stored record at Kafka's `offset` is another one than the `found` one."""
-        stored = self.stored.fingerprint(offset)
-        if stored is None or found is None:
-            return True
-        return stored != record_fingerprint(found.offset, found.timestamp_ms, found.key, found.value)
 
 
 def openings(resumed: Mapping[int, Resumption], read: ReadRecords) -> dict[int, Opening]:
@@ -104,17 +100,23 @@ def openings(resumed: Mapping[int, Resumption], read: ReadRecords) -> dict[int, 
 
 
 def _opening(resumed: Resumption, last: RawRecord | None, read: ReadRecords) -> Opening:
-    before = resumed.next_offset - 1
-    if not resumed.is_shorter and (resumed.stored.fingerprint(before) is None or not resumed.differs(before, last)):
+    if not resumed.is_shorter and resumed.last in (None, _fingerprint(last)):
         return resumed.in_same_log()
 
     def differs(offset: int) -> bool:
-        return resumed.differs(offset, read({resumed.partition: offset})[resumed.partition])
+        found = read({resumed.partition: offset})[resumed.partition]
+        return found is None or resumed.stored.fingerprint(offset) != _fingerprint(found)
 
     # Before the first difference both logs are the same: these records are not exported twice.
-    offsets = range(resumed.start, max(resumed.start, min(resumed.next_offset, resumed.end)))
-    first = resumed.start + bisect_left(offsets, x=True, key=differs)
+    begin = max(resumed.start, resumed.stored.first_offset)
+    offsets = range(begin, max(begin, min(resumed.next_offset, resumed.end)))
+    first = begin + bisect_left(offsets, x=True, key=differs)
+    first = resumed.start if first == begin else first
     return Opening(first, resumed.position + 1 - first, resumed.now.leader_epoch, is_break=True)
+
+
+def _fingerprint(record: RawRecord | None) -> int | None:
+    return None if record is None else record_fingerprint(record.offset, record.timestamp_ms, record.key, record.value)
 
 
 class StateTask(LogTask):
@@ -123,13 +125,13 @@ class StateTask(LogTask):
     A batch has consecutive rows of ``state_records`` of one partition, or none and a gap in its span: offsets that were
     pruned before they could be read.
 
-    Where the context has the sink's logs, and the leader of a partition is another one than when it was stored, its log
-    is compared with the stored records before any batch is given: where Kafka has another one now, the reading begins
-    at the first difference, with a break before it. A state topic that was deleted or recreated is noticed, too:
-    ForeignCluster.
+    Where the context has the sink's logs, each is compared with the stored records before any batch is given: where
+    Kafka has another one now, the reading begins at the first difference, with a break before it. After each new
+    connection it is compared again. A state topic that was deleted or recreated is noticed, too: ForeignCluster.
     """
 
     kind = "state"
+    is_compared = True
 
     def check_topic(self, topic_id: str | None) -> None:
         """Raises ForeignCluster when the stored records are of another incarnation."""
@@ -160,7 +162,8 @@ class StateTask(LogTask):
         for number, opening in opened.items():
             place = self.begin(topic, logs[number], opening.next_offset)
             place.shift, place.leader_epoch = opening.offset_shift, opening.leader_epoch
-            if number in resumed:  # it was compared: the leader's epoch is stored even when nothing is read
+            has_new_leader = number in resumed and opening.leader_epoch != resumed[number].stored.leader_epoch
+            if opening.is_break or has_new_leader:  # the epoch is stored even when nothing is read
                 before = place.next_offset - 1
                 gap = (before, before, source_batches.LOG_REPLACED) if opening.is_break else None
                 self.give(_batch(topic, place, _NO_RECORDS, place.next_offset, gap))
@@ -202,6 +205,7 @@ def _batch(
         offsets = pc.add(records.column(index), pa.scalar(shift, pa.int64()))
         records = records.set_column(index, records.schema.field(index), offsets)
     quarantined = pc.sum(pc.not_equal(records.column("decode_status"), _DECODED)).as_py()
+    last = records.slice(max(0, records.num_rows - 1)).select(["timestamp_ms", "key", "value"]).to_pylist()
     span = source_batches.LogSpan(
         topic_id=topic.topic_id,
         partition=place.partition,
@@ -216,6 +220,7 @@ def _batch(
         gap_reason=gap[2] if gap else None,
         offset_shift=shift,
         leader_epoch=place.leader_epoch,
+        last_fingerprint=record_fingerprint(position - 1, **last[0]) if last else None,
     )
     rows = {"state_records": records}
     return source_batches.SourceBatch(

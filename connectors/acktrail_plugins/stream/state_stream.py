@@ -55,7 +55,7 @@ STREAM_NAME: Final = "share_group_state"
 ENDS: Final = pa.schema([pa.field("state_partition", pa.int32()), pa.field("end_offset", pa.int64())])
 _NUMBERS: Final = (
     *("partition", "first_offset", "last_offset", "records", "quarantined", "log_start_offset", "log_end_offset"),
-    *("gap_first", "gap_last", "offset_shift", "leader_epoch"),
+    *("gap_first", "gap_last", "offset_shift", "leader_epoch", "last_fingerprint"),
 )
 _TEXTS: Final = ("topic_id", "gap_reason")
 _SPANS: Final = pa.schema(

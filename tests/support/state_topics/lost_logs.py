@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from servers.workload import Workload, until
-from state_topics.filled_topic import fill
+from state_topics.filled_topic import fill, read_all
 
 from acktrail.config import TablesConfig
 from acktrail.export.export_run import ExportSummary, export
 from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.tables.delta.store import Tables
 from acktrail_embedded import EmbeddedBroker
 
 PARTITIONS: Final = 3
@@ -38,9 +40,47 @@ def export_state(broker: EmbeddedBroker, tables: TablesConfig) -> ExportSummary:
     return export(broker.config(), tables, asks_brokers=False)
 
 
-def lose(broker: EmbeddedBroker, *partitions: int) -> None:
-    """The disk with these logs is lost while the broker is down."""
+def lose(broker: EmbeddedBroker, *partitions: int, halved: tuple[int, ...] = ()) -> None:
+    """The disk with these logs is lost while the broker is down; half of the bytes of those `halved` stays."""
     broker.stop()
     for partition in partitions:
-        shutil.rmtree(Path(broker.folder) / "data" / f"{STATE_TOPIC}-{partition}")
+        shutil.rmtree(_data(broker) / f"{STATE_TOPIC}-{partition}")
+    if halved:
+        (_data(broker) / ".kafka_cleanshutdown").unlink()  # the broker looks where each log ends
+    for partition in halved:
+        for segment in (_data(broker) / f"{STATE_TOPIC}-{partition}").glob("*.log"):
+            segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // 2])
     broker.start()
+
+
+def back_up(broker: EmbeddedBroker, copy: Path) -> None:
+    """Copy the log folder of the broker, which is down meanwhile."""
+    broker.stop()
+    shutil.copytree(_data(broker), copy)
+    broker.start()
+
+
+def restore(broker: EmbeddedBroker, copy: Path) -> None:
+    """Put a copy of the log folder in its place: what came after it is gone, and epochs and offsets come again."""
+    broker.stop()
+    shutil.rmtree(_data(broker))
+    shutil.copytree(copy, _data(broker))
+    broker.start()
+
+
+def _data(broker: EmbeddedBroker) -> Path:
+    return Path(broker.folder) / "data"
+
+
+Contents = Counter[tuple[Any, ...]]
+
+
+def contents_in_kafka(broker: EmbeddedBroker) -> Contents:
+    """How often the state topic has each record: partition, time, key and value, without its offset."""
+    return Counter((r.state_partition, r.timestamp_ms, r.key, r.value) for r in read_all(broker))
+
+
+def contents_in_tables(tables: TablesConfig) -> Contents:
+    """The same of the tables."""
+    rows = Tables(tables).read("state_records", columns=["state_partition", "timestamp_ms", "key", "value"])
+    return Counter(zip(*rows.to_pydict().values(), strict=True))

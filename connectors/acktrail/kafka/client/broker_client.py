@@ -105,6 +105,11 @@ class BrokerClient:
     def request_timeout_s(self) -> float:
         return self._settings.request_timeout_ms / 1000
 
+    @property
+    def connections(self) -> int:
+        """How many connections to brokers were made so far."""
+        return self._manager.made
+
     def send_all(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
         """Send all requests at once, each to its node (None: any), and wait: a response or `NoResponse` for each."""
         return self._run(self._send_all, requests)
@@ -287,9 +292,13 @@ class ConnectionManager(KafkaConnectionManager):
     """Still delivers a response that arrives together with the end of the stream, which kafka-python 3.0.12 drops: that
     is how brokers refuse a login, they answer and close at once. And ends a handshake, and its socket, in time."""
 
+    made = 0
+    """Connections so far."""
+
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         options, sockets = self.config["socket_options"], f"{_ClosedSockets.SCHEMES[0]}://"
         sock = await create_connection(self._net, node.host, node.port, options, sockets, timeout_at)
+        self.made += 1
         try:
             if self.ssl_enabled:
                 transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])

@@ -8,7 +8,7 @@ repeated after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -23,7 +23,14 @@ from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_R
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot, one_of
-from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT, RANGES_TABLE, newest_shifts, shift_mark
+from acktrail.tables.exported.export_ranges import (
+    COPIED,
+    COPIED_COMMIT,
+    RANGES_TABLE,
+    last_mark,
+    newest_shifts,
+    shift_mark,
+)
 from acktrail.tables.exported.record_files import RECORDS
 
 _Row = dict[str, Any]
@@ -126,7 +133,7 @@ def end_positions(tables: Tables) -> None:
         end = 1 + max((row[name] for name in ("last_offset", "gap_last") if row[name] is not None), default=-1)
         if end > position or any(records.transaction_version(name) != shift for name, shift in mark.items()):
             positions[own] = max(end, position)
-            marks |= mark
+            marks |= mark | last_mark(own)
     if positions:
         before = {own: records.transaction_version(own) for own in positions}
         tables.append(RECORDS, STATE_RECORDS.empty_table(), transactions={**positions, **marks}, expected=before)
@@ -141,16 +148,22 @@ def _ends(ranges: TableSnapshot) -> list[dict[str, Any]]:
 
 def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
     """Record in ``export_ranges`` that `lost` is gone, and the newest commit of ``state_records``."""
+    renew_ranges(tables, (lambda rows: with_gaps(tables, rows, lost, LOST_FROM_TABLES)) if lost else None)
+
+
+def renew_ranges(tables: Tables, change: Callable[[pa.Table], pa.Table] | None) -> None:
+    """Put what `change` makes of all rows of ``export_ranges`` in their place (None: they stay), and record the newest
+    commit of ``state_records``."""
     records, ranges = tables.snapshot(RECORDS), tables.snapshot(RANGES_TABLE)
     if records is None or ranges is None:
         return
     newest = records.commits(after=records.version - 1).get(records.version, {})
     commit = {COPIED_COMMIT: newest.get(COMMIT_ID, "")}
     copied, before = {COPIED: records.version}, {COPIED: ranges.transaction_version(COPIED)}
-    if not lost:
+    if change is None:
         tables.append(RANGES_TABLE, EXPORT_RANGES.empty_table(), transactions=copied, expected=before, metadata=commit)
         return
-    renewed = with_gaps(tables, tables.read(RANGES_TABLE), lost, LOST_FROM_TABLES)
+    renewed = change(tables.read(RANGES_TABLE))
     with tables.rewritable(RANGES_TABLE):
         tables.replace(RANGES_TABLE, renewed, transactions=copied, expected=before, metadata=commit)
 

@@ -19,7 +19,6 @@ from acktrail.tables.cluster_check import OWN_DIALECT, create_for, create_record
 from acktrail.tables.commit_order import NUMBERS, next_number
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported import export_ranges
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.topic_listing import renew_topics
@@ -79,7 +78,7 @@ class DeltaSink(SinkTask):
         self._marks: dict[str, int | None] = {}
         self._own_topics: set[str | None] = set()
         self._observed: set[tuple[str, str]] = set()
-        self._newest: TableSnapshot | None = None
+        self._stored: export_ranges.TableLogs | None = None
         self._has_ranges = False
         self._started = False
 
@@ -91,8 +90,7 @@ class DeltaSink(SinkTask):
             ensure_root(self._tables, self._cluster_id)
             ensure_whole(self._tables)
             export_ranges.copy_ranges(self._tables)
-            self._newest = self._tables.snapshot("state_records")
-            if self._newest is None:
+            if not self._tables.exists("state_records"):
                 self._tables.prepare()
             self._started = True
 
@@ -105,8 +103,11 @@ class DeltaSink(SinkTask):
 
     @property
     def stored(self) -> export_ranges.TableLogs:
+        """As of the newest commit: its own flushes are in it."""
         self.start()
-        return export_ranges.TableLogs(self._tables, self._newest)
+        if self._stored is None:
+            self._stored = export_ranges.TableLogs(self._tables, self._tables.followed("state_records"))
+        return self._stored
 
     @property
     def pending_rows(self) -> int:
@@ -143,7 +144,7 @@ class DeltaSink(SinkTask):
     def flush(self) -> Commit:
         """Commit everything put so far. After an error nothing is pending: start the source at its positions again."""
         self.start()
-        pending, self._pending = self._pending, _Pending()
+        pending, self._pending, self._stored = self._pending, _Pending(), None
         rows: dict[str, int] = {}
         try:
             if pending.positions or pending.marks:
@@ -187,8 +188,8 @@ class DeltaSink(SinkTask):
     def _note(self, marks: Mapping[str, int]) -> None:
         """Keep the numbers about the logs that the tables do not have yet."""
         for app_id, number in marks.items():
-            if app_id not in self._marks and self._newest is not None:
-                self._marks[app_id] = self._newest.transaction_version(app_id)
+            if app_id not in self._marks:
+                self._marks[app_id] = self.stored.position(SourcePartition(app_id))
             if self._marks.get(app_id) != number:
                 self._pending.marks[app_id] = number
 

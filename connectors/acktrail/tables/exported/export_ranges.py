@@ -12,12 +12,13 @@ import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import LogSpan, SourcePartition, state_source_partition
+from acktrail.connect.source_batches import LOG_REPLACED, LogSpan, SourcePartition, state_source_partition
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.format.wire.raw_record import record_fingerprint
@@ -45,6 +46,7 @@ _newest: dict[tuple[str, str, int], pa.Table] = {}
 _Row = dict[str, Any]
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"
+_LAST: Final = "last"
 _SHIFTS: Final = ("state_partition", "offset_shift")
 RANGES_TABLE: Final = "export_ranges"
 EMPTY_COMMIT: Final = json.dumps({"commitInfo": {"operation": "WRITE", "operationParameters": {}}}) + "\n"
@@ -164,7 +166,13 @@ def _copy(tables: Tables) -> int:
 def log_marks(source_partition: SourcePartition, span: LogSpan) -> dict[str, int]:
     """The numbers that a commit keeps of the log in `span`, by app id."""
     marks = {} if span.leader_epoch is None else {f"{source_partition}/{_EPOCH}": span.leader_epoch}
-    return {**marks, **shift_mark(source_partition, span.offset_shift)}
+    last = last_mark(source_partition, span.last_fingerprint) if span.records or span.gap else {}
+    return {**marks, **last, **shift_mark(source_partition, span.offset_shift)}
+
+
+def last_mark(source_partition: SourcePartition, fingerprint: int | None = None) -> dict[str, int]:
+    """The number that a commit keeps of the record before its position, by app id; None: it is not known."""
+    return {f"{source_partition}/{_LAST}": fingerprint or 0}
 
 
 def shift_mark(source_partition: SourcePartition, offset_shift: int) -> dict[str, int]:
@@ -210,7 +218,7 @@ class TableLogs:
 
     def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
         """See ``StoredLogs``."""
-        return StoredRecords(self._snapshot, source_partition, partition)
+        return StoredRecords(self._snapshot, source_partition, partition, self._tables)
 
     def check_state_topic(self, topic_id: str | None) -> None:
         """See ``StoredLogs``."""
@@ -220,21 +228,47 @@ class TableLogs:
 
 class StoredRecords:
     """``state_records`` of `source_partition`, the log of state partition `partition`; see
-    ``connect.source_batches.StoredLog``. `snapshot` None: nothing is stored. A fingerprint costs a read of the files
-    that may hold the record."""
+    ``connect.source_batches.StoredLog``. `snapshot` None: nothing is stored. `fingerprint` and `first_offset` cost a
+    read of the files that may hold the record."""
 
-    def __init__(self, snapshot: TableSnapshot | None, source_partition: SourcePartition, partition: int) -> None:
+    def __init__(
+        self,
+        snapshot: TableSnapshot | None,
+        source_partition: SourcePartition,
+        partition: int,
+        tables: Tables | None = None,
+    ) -> None:
         self._snapshot, self._source_partition, self._partition = snapshot, source_partition, partition
+        self._tables = tables
         self.offset_shift = self._number(_SHIFT) or 0
         self.leader_epoch = self._number(_EPOCH)
+        self.last_fingerprint = self._number(_LAST) or None
 
     def fingerprint(self, offset: int) -> int | None:
         """See ``StoredLog``."""
         if self._snapshot is None:
             return None
-        where = (pc.field("state_partition") == self._partition) & (pc.field("offset") == offset + self.offset_shift)
+        shift = next(shift for first, shift in self._logs if first <= offset)
+        where = (pc.field("state_partition") == self._partition) & (pc.field("offset") == offset + shift)
         rows = self._snapshot.read(columns=["timestamp_ms", "key", "value"], where=where).to_pylist()
         return record_fingerprint(offset, **rows[0]) if rows else None
+
+    @property
+    def first_offset(self) -> int:
+        """See ``StoredLog``."""
+        own = pc.field("state_partition") == self._partition
+        rows = None if self._snapshot is None else self._snapshot.read(columns=["offset"], where=own)["offset"]
+        return 0 if rows is None else pc.min(rows).as_py() or 0
+
+    @cached_property
+    def _logs(self) -> list[tuple[int, int]]:
+        """The logs that followed each other here, newest first: Kafka's offset from which the tables have each, and
+        its shift. The first records of a log may be those of the one before."""
+        breaks = {"state_partition": self._partition, "gap_reason": LOG_REPLACED}
+        rows = self._tables.rows(RANGES_TABLE, breaks) if self._tables and self.offset_shift else []
+        found = [(row["gap_last"] + 1 - row["offset_shift"], row["offset_shift"]) for row in rows]
+        oldest = 0 if found else self.offset_shift
+        return [*sorted(found, key=lambda log: -log[1]), (0, oldest)]
 
     def _number(self, name: str) -> int | None:
         return (

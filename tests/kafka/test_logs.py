@@ -31,8 +31,8 @@ from acktrail.format.wire.record_batch import BatchKind, batch_records, batches_
 from acktrail.format.wire.state_record import encode
 from acktrail.kafka import log_reader
 from acktrail.kafka.client.broker_client import BrokerClient
-from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.log_fetcher import Batch, FetchEvent, LogFetcher, LogStretch, _Reading, log_batch
+from acktrail.kafka.descriptions import Batch, LogOffsets, LogStretch
+from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher, _Reading, log_batch
 from acktrail.kafka.state_lookup import PartitionReading, StateLookup, after_record
 from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from acktrail.errors import WrongType, WrongValue
+from acktrail.format.wire.record_batch import BatchKind
+from acktrail.model.offset_ranges import Span
 
 # The newest first: a release is the first one that serves this request (api key) in this version.
 _SIGNS: Final = (
@@ -297,3 +299,23 @@ def _many(kind: str, values: object) -> Iterable[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise WrongType(f"{values!r:.100} where {kind} are wanted", hint="give a list, also of one")
     return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Offsets `first_offset` to `last_offset`, both inclusive; in `gaps` are those that compaction took away."""
+
+    first_offset: int
+    last_offset: int
+    kind: BatchKind
+    gaps: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LogStretch:
+    """Offsets of a log from `first_offset` up to `end_offset` (exclusive)."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int

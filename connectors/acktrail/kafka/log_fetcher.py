@@ -35,7 +35,7 @@ from acktrail.kafka.client.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_text,
 )
-from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.descriptions import Batch, LogStretch, TopicPartition
 from acktrail.kafka.logs import leaders_of
 from acktrail.model.offset_ranges import Span, joined
 from acktrail.model.share_partition import TopicId, topic_id_bytes
@@ -59,26 +59,6 @@ _WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 1.0
 """Longer waits are made here, where they can be ended."""
 _RETRY_S: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Offsets `first_offset` to `last_offset`, both inclusive; in `gaps` are those that compaction took away."""
-
-    first_offset: int
-    last_offset: int
-    kind: BatchKind
-    gaps: tuple[Span, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class LogStretch:
-    """Offsets of a log from `first_offset` up to `end_offset` (exclusive)."""
-
-    topic: str
-    partition: int
-    first_offset: int
-    end_offset: int
 
 
 class FetchEvent(StrEnum):

@@ -39,8 +39,7 @@ from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, 
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
 from acktrail.kafka.describe_configs import compacted_topics
-from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.log_fetcher import LogStretch
+from acktrail.kafka.descriptions import LogStretch, TopicPartition
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted

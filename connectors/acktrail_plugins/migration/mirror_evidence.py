@@ -30,8 +30,7 @@ from acktrail.errors import (
     UnsupportedRecord,
 )
 from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
-from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.log_fetcher import LogStretch
+from acktrail.kafka.descriptions import LogStretch, TopicPartition
 from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.kafka.log_fetcher import LogStretch
+from acktrail.kafka.descriptions import LogStretch
 from acktrail.kafka.log_reader import PrunedOffsets
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion import STEP

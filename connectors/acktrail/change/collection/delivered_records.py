@@ -28,8 +28,8 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
 from acktrail.format.wire.record_batch import BatchKind
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
-from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.log_fetcher import Batch, LogStretch, read_batches
+from acktrail.kafka.descriptions import Batch, LogStretch, TopicPartition
+from acktrail.kafka.log_fetcher import read_batches
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.offset_ranges import RecordCounter, Span, joined

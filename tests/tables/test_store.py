@@ -408,3 +408,17 @@ def test_later_looks_are_not_undone(tables: Tables, earlier: tuple[str, ...]) ->
         with pytest.raises(ConcurrentCommit, match="later looks"):
             write(tables, *earlier, seen_us=seen_us - 1)
         assert opened(tables) == before
+
+
+def test_numbers_of_a_long_log_are_those_that_were_committed_last(tmp_path: Path) -> None:
+    """Asked for one by one or many at once, from commits alone and behind checkpoints, each is the newest one."""
+    tables, committed = Tables(TablesConfig(uri=str(tmp_path))), dict[str, int]()
+    for number in range(24):
+        new = {f"log/{each}": number * 100 + each for each in range(number % 3, 40, 1 + number % 3)}
+        committed |= new
+        tables.append("state_records", [], transactions=new)
+        if number in (2, 13, 23):
+            snapshot = Tables(tables.config).snapshot("state_records")
+            assert snapshot is not None
+            assert {each: snapshot.transaction_version(each) for each in committed} == committed
+            assert snapshot.transaction_version("none") is None

@@ -69,7 +69,7 @@ class Resumption:
 
     @property
     def needs_comparison(self) -> bool:
-        """Kafka has not pruned all stored records. The leader's epoch tells nothing: a restored cluster repeats it."""
+        """Kafka has not pruned all stored records. The leader's epoch shows nothing: a restored cluster repeats it."""
         return self.is_shorter or self.start < self.next_offset
 
     @property

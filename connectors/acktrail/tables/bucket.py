@@ -64,7 +64,7 @@ class Bucket:
 
     def put(self, path: str, data: Any) -> bool:
         """Put `data` where there is no object; whether there was none. A root folder that was deleted meanwhile is not
-        made anew: RetryableError."""
+        created again: RetryableError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 

@@ -65,9 +65,15 @@ def _section(rule: QualityRule) -> Iterator[str]:
         f"* Why {rule.severity.value}: {rule.why}",
         f"* What to do: {rule.advice}",
         f"* From: {'; '.join(rule.sources)}. Applies since: {rule.since}.",
-        f"* Reads: {_names(rule.tables)}.{suites}",
+        f"* Reads: {_names(rule.tables)}.{suites}{_compares(rule)}",
     ):
         yield from wrap(line, _COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _compares(rule: QualityRule) -> str:
+    """Which rows the rule is about, and which it leaves out."""
+    rows = f" Looks at: {rule.where}." if rule.where else ""
+    return rows + (f" Not judged where a row breaks {_names(rule.presumes)}." if rule.presumes else "")
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -17,14 +17,16 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from acktrail.activity import doing
 from acktrail.executors import Executors, JobStep, Results
+from acktrail.format.columns.binary_column import BoolArray
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRule, QualitySeverity
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail_expectations.frames.frame_columns import BATCH_RULES
+from acktrail_expectations.frames.frame_columns import BATCH_RULES, known_true
 from acktrail_expectations.frames.table_frames import (
     export_ranges_frame,
     reconciliations_frame,
@@ -35,6 +37,7 @@ from acktrail_expectations.known_runs import own_rows
 from acktrail_expectations.rule_results import (
     EXAMPLES,
     NOT_KNOWN,
+    PRESUMED,
     RESULTS,
     QualityResult,
     ValidationSummary,
@@ -143,12 +146,46 @@ def evaluate(suite: str, checks: Sequence[SuiteCheck], frame: pd.DataFrame, labe
     """One result for each of `checks`, in their order.
 
     An expectation that raised, or that the engine gives no result for, has an `error` and is no success. One that found
-    no row to compare has neither: its `success` is None, and `reason` says why.
+    no row to compare has neither: its `success` is None, and `reason` says why. So has a rule that holds, where rows
+    were left out because they break a rule that it presumes.
     """
     if frame.empty:
         return tuple(not_evaluated(suite, check.rule, NO_ROW) for check in checks)
-    outcomes = _outcomes(checks, frame)
-    return tuple(_result_of(suite, check, outcomes.get(check.rule.id), frame, label) for check in checks)
+    broken = {check.rule.id: _presumed_broken(check.rule, frame) for check in checks}
+    outcomes = _outcomes([check for check in checks if not broken[check.rule.id]], frame)
+    return tuple(
+        _of_sound_rows(suite, check, frame, label, doubts)
+        if (doubts := broken[check.rule.id])
+        else _result_of(suite, check, outcomes.get(check.rule.id), frame, label)
+        for check in checks
+    )
+
+
+def _presumed_broken(rule: QualityRule, frame: pd.DataFrame) -> dict[str, BoolArray]:
+    """The rows of `frame` that break each rule that `rule` presumes, where there are some."""
+    breaking = {name: _breaking(RULE_BY_ID[name], frame) for name in rule.presumes}
+    return {name: rows for name, rows in breaking.items() if rows.any()}
+
+
+def _breaking(rule: QualityRule, frame: pd.DataFrame) -> BoolArray:
+    """The rows that break a rule about batches, or one that compares a column with another or with a value."""
+    condition = rule.expect
+    assert condition is not None, rule
+    if condition.relation == "batches":
+        return known_true(~frame[rule.id])
+    one, other = frame[condition.columns[0]], condition.values[0] if condition.values else frame[condition.columns[1]]
+    return known_true({">=": one < other, "=": one != other}[condition.relation])
+
+
+def _of_sound_rows(
+    suite: str, check: SuiteCheck, frame: pd.DataFrame, label: Label, broken: Mapping[str, BoolArray]
+) -> QualityResult:
+    """The result of a rule on the rows that are not `broken`: it may fail there, and never holds."""
+    reason, sound = PRESUMED + ", ".join(broken), frame[~np.logical_or.reduce([*broken.values()])]
+    if sound.empty:
+        return not_evaluated(suite, check.rule, reason)
+    result = _result_of(suite, check, _outcomes([check], sound).get(check.rule.id), sound, label)
+    return result if result.success is False else replace(result, success=None, reason=reason)
 
 
 def _outcomes(checks: Sequence[SuiteCheck], frame: pd.DataFrame) -> dict[str, Any]:

@@ -30,6 +30,8 @@ EXAMPLES: Final = 3
 
 NOT_KNOWN: Final = "not known: "
 """Begins the reason of a rule that has rows, but no known values to compare them with."""
+PRESUMED: Final = "not judged where rows break what it presumes: "
+"""Begins the reason of a rule that holds in the rows that were left to compare."""
 _BETWEEN: Final = "; "
 _NUMBER: Final = re.compile(r"([0-9]+)")
 
@@ -161,7 +163,8 @@ def merged(results: Iterable[QualityResult]) -> tuple[QualityResult, ...]:
 def _merge_two(one: QualityResult, other: QualityResult) -> QualityResult:
     error = one.error or other.error
     examples = [text for value in (one.observed_value, other.observed_value) if value for text in value.split(_BETWEEN)]
-    known = [success for success in (one.success, other.success) if success is not None]
+    doubts = [each.reason for each in (one, other) if (each.reason or "").startswith(PRESUMED)]
+    known = [each.success for each in (one, other) if each.success is False or (each.success and not doubts)]
     return replace(
         one,
         success=all(known) if known else None,
@@ -169,7 +172,7 @@ def _merge_two(one: QualityResult, other: QualityResult) -> QualityResult:
         unexpected_count=None if error else (one.unexpected_count or 0) + (other.unexpected_count or 0),
         observed_value=_BETWEEN.join(sorted(examples, key=_in_order)[:EXAMPLES]) or None,
         error=error,
-        reason=None if known else one.reason,
+        reason=None if known else next(iter(doubts), one.reason),
     )
 
 

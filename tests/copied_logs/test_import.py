@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,27 @@ import pytest
 from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jobs.world import batch as on_log
 from jobs.world import snapshot
 from samples.dump_lines import raw_table, write_dump
 from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch, segment_file
 
 from acktrail.config import TablesConfig
+from acktrail.executors import InProcess
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import StateBatch
+from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.reconcile.replay_resume import topic_at_time
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles
 from acktrail_copied_logs.dialects import KAFKA_4_2, RELEASED
 from acktrail_copied_logs.import_observation import NOT_ASKED, import_observation
+from acktrail_expectations.gate import validate_run
+from acktrail_jobs.pipeline.history_run import planned_steps
+from acktrail_jobs.pipeline.reconcile_run import reconcile
 
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId(TOPIC_ID), partition=7)
@@ -79,6 +88,59 @@ def test_records_and_where_they_came_from(tmp_path: Path, capsys: pytest.Capture
     snapshot_of_table = tables_of(root).snapshot("state_records")
     assert snapshot_of_table is not None
     assert snapshot_of_table.properties["dialect"] == "4.2"
+
+
+JUDGED: list[tuple[ShareSnapshot, set[str]]] = [
+    (snapshot(KEY, 100, (on_log(100, 120),)), set()),
+    (
+        snapshot(KEY, 100, (on_log(100, 120), on_log(110, 130)), delivery_complete_count=31),
+        {"batches_non_overlapping"},
+    ),
+    (snapshot(KEY, 100, (on_log(120, 130), on_log(100, 110))), {"batches_ascending"}),
+    (
+        snapshot(KEY, 100, (on_log(10, 20),), delivery_complete_count=0),
+        {"start_offset_le_end_offset", "batches_not_below_start"},
+    ),
+    (snapshot(KEY, 0, snapshot_epoch=-5, state_epoch=-3, leader_epoch=-4), {"field_values_possible"}),
+    (snapshot(KEY, 0, delivery_complete_count=2**31 - 1), {"delivery_complete_count_in_window"}),
+]
+"""First snapshots, each of a share partition of its own, and the rules that they break."""
+
+
+def test_a_dump_alone_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The import is an observation too, of what files show: reconciliation, findings and gate work on it. Each verdict
+    is unknown with the reason. Batches that overlap or descend, a start offset above the end, impossible numbers:
+    findings and gate name the rules that are broken, and no other."""
+    records = []
+    for number, (state, _) in enumerate(JUDGED):
+        key, value = KAFKA_4_2.encode(replace(state, key=replace(KEY, partition=number)))
+        records.append(RawRecord(state_partition=3, offset=number, timestamp_ms=9, key=key, value=value))
+    root = tmp_path / "tables"
+    summary(capsys, root, write_dump(records, tmp_path / "state.jsonl"), "--run-id", "r1")
+
+    reconcile(TablesConfig(uri=str(root)), lambda _: nullcontext(InProcess()), "r1")
+
+    verdicts = tables_of(root).read("reconciliations").to_pylist()
+    assert {row["verdict"] for row in verdicts} == {"unknown"}
+    assert all("no broker was asked" in row["reason"] for row in verdicts)
+    found = tables_of(root).read("findings").to_pylist()
+    for number, (_, breaks) in enumerate(JUDGED):
+        assert {row["rule"] for row in found if row["partition"] == number} == breaks | {"unknown"}
+    failed = {each.expectation for each in validate_run(tables_of(root), "r1").failed}
+    assert failed == {"unknown"}.union(*(breaks for _, breaks in JUDGED))
+
+
+def test_records_are_counted_and_not_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log that begins at a high offset has as many records to replay as were imported."""
+    records = [raw(2**32 + number, epoch=number) for number in range(3)] + [raw(5, partition=4, epoch=3)]
+    root = tmp_path / "tables"
+    summary(capsys, root, write_dump(records, tmp_path / "state.jsonl"), "--run-id", "r1")
+
+    coverages = topic_at_time(tables_of(root)).coverages
+    assert {number: coverage.records_from(0) for number, coverage in coverages.items()} == {3: 3, 4: 1}
+    files = RecordFiles(tables_of(root), tables_of(root).snapshot(RECORDS))
+    (step,) = planned_steps(tables_of(root), files.oldest_first(files.paths), {})
+    assert step.rows == {3: 3, 4: 1}
 
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)

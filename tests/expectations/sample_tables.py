@@ -195,7 +195,7 @@ def fill(root: Path, life: Coordinator | None = None, run_id: str = RUN, **inste
     return config
 
 
-ALL_CHECKS = 82
+ALL_CHECKS = 86
 
 
 def validate(config: TablesConfig, run_id: str) -> ValidationSummary:

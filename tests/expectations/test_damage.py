@@ -163,6 +163,8 @@ PLAIN: dict[str, Callable[[tuple[StateBatch, ...], int], bool]] = {
     "available_count_lt_limit": lambda bs, limit: any(b.delivery_state == 0 and b.delivery_count >= limit for b in bs),
     "mergeable_neighbours": lambda bs, _: any(follows(a, b) for a, b in pairwise(bs)),
     "uninitialized_without_batches": lambda bs, marked: bool(bs) and marked != 0,
+    "start_offset_le_end_offset": lambda bs, start: bool(bs) and max(b.last_offset for b in bs) + 1 < start,
+    "field_values_possible": lambda bs, _: any(b.first_offset < 0 or b.last_offset == 2**63 - 1 for b in bs),
     "batches_below_log_end": lambda bs, end: any(b.last_offset >= end for b in bs),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from expectations.sample_tables import (
@@ -37,6 +38,8 @@ from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import record, recorded
 from acktrail_expectations.run_data import SEQUENCE, RunData
+
+_BATCH = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
 
@@ -176,6 +179,37 @@ def test_a_run_that_was_not_reconciled_is_refused(tmp_path: Path, missing: tuple
     assert stored(config).num_rows == 0
 
 
+def test_a_doubled_state_is_judged(tmp_path: Path) -> None:
+    """A second row of a share partition is no missing verdict: the gate stops by the rule on doubled rows."""
+    life = everyday()
+    rows = states(life)
+    config = fill(tmp_path, life, share_partition_states=pa.concat_tables([rows, rows.slice(0, 1)]))
+
+    with pytest.raises(QualityGateFailed) as caught:
+        validate(config, RUN)
+
+    assert caught.value.failures == (("share_partition_states", "share_partition_once", 2),)
+
+
+def test_a_rule_is_not_judged_where_what_it_presumes_is_broken(tmp_path: Path) -> None:
+    """Two finished batches that overlap break that rule only; sums of batches are not evaluated, although the sound
+    rows are compared: a wrong sum there fails."""
+    life = everyday()
+    two = [dict(zip(_BATCH, quad, strict=True)) for quad in ((1, 4, 2, 1), (4, 6, 2, 2))]
+    first, second = (row_where(states(life), group_id="orders", partition=partition) for partition in (0, 1))
+    overlapping = changed(states(life), first, batches=two)
+
+    for name, rows, holds in (("a", overlapping, None), ("b", changed(overlapping, second, archived_records=7), False)):
+        summary = validate_run(Tables(fill(tmp_path / name, life, share_partition_states=rows)), RUN)
+        of_sums = named(summary, "share_partition_states", "finished_records_match_batches")
+        assert of_sums.success is holds
+        assert (of_sums.reason is None) is (holds is False)
+        assert ("share_partition_states", "batches_non_overlapping") in failed(summary)
+        assert failed(summary) <= {
+            ("share_partition_states", rule) for rule in ("batches_non_overlapping", of_sums.expectation)
+        }
+
+
 def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:
     """Records and ranges are validated by the first run after them; predecessors are found across the border."""
     life = everyday()
@@ -283,9 +317,9 @@ def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog
 
     open_ = {result.suite for result in summary.not_evaluated}
     assert open_ == {"state_records", "export_ranges"}
-    assert (len(summary.not_evaluated), summary.states["holds"], failed(summary)) == (39, 42, set())
+    assert (len(summary.not_evaluated), summary.states["holds"], failed(summary)) == (41, 44, set())
     rows = stored(config, "run-2").to_pylist()
-    assert [row["success"] for row in rows if row["state"] == "not_evaluated"] == [None] * 39
+    assert [row["success"] for row in rows if row["state"] == "not_evaluated"] == [None] * 41
     assert {row["reason"] for row in rows if row["state"] == "not_evaluated"} == {
         "no state record came since the last validation",
         "nothing was exported since the last validation",
@@ -293,6 +327,6 @@ def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog
     }
     logged = [record.getMessage() for record in caplog.records]
     assert logged[0] == (
-        "42 of 82 expectations hold, 0 fail, 1 noted for information, 39 not evaluated (16 of them critical)"
+        "44 of 86 expectations hold, 0 fail, 1 noted for information, 41 not evaluated (18 of them critical)"
     )
-    assert logged[1].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")
+    assert logged[2].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")

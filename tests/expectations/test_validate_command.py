@@ -61,7 +61,7 @@ def test_json_has_every_result(tmp_path: Path) -> None:
 
     told = json.loads(result.stdout)
     assert (result.exit_code, told["run_id"], told["passed"], told["recorded"]) == (0, RUN, True, True)
-    assert len(told["results"]) == 82
+    assert len(told["results"]) == 86
     assert {"suite", "expectation", "severity", "state", "success", "unexpected_count"} <= told["results"][0].keys()
 
 
@@ -81,7 +81,7 @@ def test_results_are_shown_before_the_gate_closes(tmp_path: Path) -> None:
     explained, total = result.stdout.splitlines()[-3:-1], result.stdout.splitlines()[-1]
     assert any(line.startswith("export_ranges: 1 not evaluated, 1 of them critical: no re") for line in explained)
     legal, open_ = "1 noted for information", "4 not evaluated (4 of them critical)"
-    assert total == f"run {RUN}: 76 of 82 expectations hold, 1 fail, {legal}, {open_}"
+    assert total == f"run {RUN}: 80 of 86 expectations hold, 1 fail, {legal}, {open_}"
     error = raised(QualityGateFailed, result)
     assert error.exit_code == 6
     assert "acktrail run validate --run-id run-1" in error.hint

@@ -4,6 +4,8 @@ and nothing wrong is loaded."""
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -17,6 +19,8 @@ from acktrail.model.rules.catalogue import (
     QualityRule,
     parse_rules,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_no_two_rules_have_one_id() -> None:
@@ -41,6 +45,24 @@ def test_a_rule_is_whole(rule: QualityRule) -> None:
 def test_a_verdict_and_its_expectation_are_one_rule(verdict: Verdict) -> None:
     """A finding and the gate's expectation about the same verdict have one entry, so one severity."""
     assert RULE_BY_ID[verdict.value].expect == Condition("not in", ("verdict",), (verdict.value,))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in QUALITY_RULES if rule.presumes], ids=lambda rule: rule.id)
+def test_what_a_rule_presumes_is_judged_beside_it(rule: QualityRule) -> None:
+    """In each of its suites, by a condition that tells its rows apart; what stops the gate presumes only what stops it,
+    so that no damage hides behind another."""
+    for presumed in map(RULE_BY_ID.__getitem__, rule.presumes):
+        assert presumed.expect is not None
+        assert {*rule.suites} <= {*presumed.suites}
+        assert presumed.expect.relation in {"batches", ">=", "="}
+        assert presumed.stops_gate >= rule.stops_gate
+        assert rule.id not in presumed.presumes
+
+
+def test_the_page_of_rules_is_the_catalogue() -> None:
+    """``tools/write_rules.py`` gives the page that is there, with the condition of each rule."""
+    tool = run_path(str(ROOT / "tools/write_rules.py"))
+    assert tool["PAGE"].read_text("utf-8") == tool["page"]()
 
 
 def test_every_verdict_is_known() -> None:

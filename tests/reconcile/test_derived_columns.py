@@ -22,8 +22,9 @@ from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches, key_codes, state_partitions_of
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.replay import SharePartitionState, counts_by_state
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of
-from acktrail.reconcile.derived_columns import STATE_RULES, derived_columns, int64
+from acktrail.reconcile.derived_columns import LARGE, STATE_RULES, derived_columns, int64
 from acktrail.reconcile.observed_run import read_descriptions
 from acktrail.tables.delta.store import Tables
 
@@ -65,6 +66,9 @@ def broken_rules(state: SharePartitionState) -> tuple[str, ...]:
     batches, start, done = state.batches, state.start_offset, state.delivery_complete_count
     ascending = sorted((b.first_offset, b.last_offset) for b in batches if b.first_offset <= b.last_offset)
     least = sum(counts_by_state(state)[kind] for kind in TERMINAL_STATES)
+    end, last = int64(state.end_offset), max((b.last_offset for b in batches), default=None)
+    counted = None if start is None or done is None else done + (0 if abs(start) >= LARGE else start)
+    numbers = [0 if number is None else number for number in (state.key.partition, state.snapshot_epoch, start, done)]
     broken = {
         "batch_first_le_last": any(b.first_offset > b.last_offset for b in batches),
         "batches_ascending": any(later.first_offset < batch.first_offset for batch, later in pairwise(batches)),
@@ -74,8 +78,11 @@ def broken_rules(state: SharePartitionState) -> tuple[str, ...]:
         "delivery_count_possible": any(not 0 <= b.delivery_count <= HIGHEST_DELIVERY_COUNT for b in batches),
         "uninitialized_without_batches": start is None and bool(batches),
         "delivery_complete_count_covers": done is not None and start is not None and done < least,
+        "start_offset_le_end_offset": start is not None and last is not None and last + 1 < start,
+        "field_values_possible": min([*numbers, *(b.first_offset for b in batches)]) < 0 or last == 2**63 - 1,
+        "delivery_complete_count_in_window": counted is not None and end is not None and counted > end,
     }
-    return tuple(rule for rule in STATE_RULES if broken[rule])
+    return tuple(r for r in STATE_RULES if broken[r] and not any(broken[each] for each in RULE_BY_ID[r].presumes))
 
 
 @given(st.lists(st.none() | states, max_size=6))

@@ -13,7 +13,9 @@ from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.record_columns import BatchColumns, NumberColumn, replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
+from acktrail.model.records import GREATEST_OFFSET, LEAST_OFFSET, LEAST_VALUES
 from acktrail.model.replay import counts_by_state
+from acktrail.model.rules.catalogue import RULE_BY_ID
 
 STATE_RULES: Final = {
     "batch_first_le_last": "a batch ends before it begins",
@@ -24,6 +26,9 @@ STATE_RULES: Final = {
     "delivery_count_possible": "a delivery count that no configuration allows",
     "uninitialized_without_batches": "batches without a start offset",
     "delivery_complete_count_covers": "fewer records are counted as complete than the batches show",
+    "start_offset_le_end_offset": "the last batch ends below the start offset",
+    "field_values_possible": "a field has a value that no broker writes",
+    "delivery_complete_count_in_window": "more records are counted as complete than there are up to the last batch",
 }
 """What holds of every state that a broker writes, by ids of the catalogue of rules: how it is broken."""
 LARGE: Final = 1 << 61
@@ -193,11 +198,23 @@ def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> dict[str
         "delivery_state_allowed": ~states.is_in(DURABLE_STATES),
         "delivery_count_possible": (counts < 0) | (counts > HIGHEST_DELIVERY_COUNT),
         "uninitialized_without_batches": ~states.known[owners],
+        "field_values_possible": (first < LEAST_OFFSET) | (last > GREATEST_OFFSET),
     }
-    return {
-        **{rule: _any_between(mask, states.begins, states.ends) for rule, mask in masks.items()},
+    broken = {rule: _any_between(mask, states.begins, states.ends) for rule, mask in masks.items()}
+    for name, least in LEAST_VALUES.items():
+        own = NumberColumn.of_arrow(rows[name].combine_chunks())
+        broken["field_values_possible"] |= own.mask & (own.values < least)
+    end, filled = numbers["end_offset"], states.begins < states.ends
+    reached = np.zeros(len(filled), np.int64)
+    reached[filled] = np.maximum.reduceat(last, states.begins[filled]) if filled.any() else 0
+    completed = np.where(is_large(states.starts), 0, states.starts) + done.values
+    broken |= {
         "delivery_complete_count_covers": done.mask & states.known & (done.values < shown),
+        "start_offset_le_end_offset": filled & states.known & (reached < states.starts - 1),
+        "delivery_complete_count_in_window": done.mask & states.known & end.mask & (completed > end.values),
     }
+    doubts = {rule: [broken[presumed] for presumed in RULE_BY_ID[rule].presumes] for rule in broken}
+    return {rule: mask & ~np.logical_or.reduce([np.zeros_like(mask), *doubts[rule]]) for rule, mask in broken.items()}
 
 
 def _overlapping(states: StateBatches) -> BoolArray:

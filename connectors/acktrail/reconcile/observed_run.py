@@ -299,17 +299,23 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """One state partition at one observation. `end_offset`: the observation's replay stops before it; None when nothing
-    was exported. `quarantined`: how many records below it could not be decoded, the newest at `quarantined_offset`.
-    `unattributed_offset`: the newest of them that names no share partition."""
+    """One state partition at one observation. `exported`: the offsets that commits name. `end_offset`: the
+    observation's replay stops before it; None when nothing was exported. `quarantined`: how many records below it could
+    not be decoded, the newest at `quarantined_offset`. `unattributed_offset`: the newest of them that names no share
+    partition."""
 
     state_partition: int
     log: StateLog
     end_offset: int | None = None
+    exported: OffsetRuns = field(default_factory=OffsetRuns.empty, compare=False)
     gaps: tuple[Gap, ...] = ()
     quarantined: int = 0
     quarantined_offset: int | None = None
     unattributed_offset: int | None = None
+
+    def records_from(self, position: int) -> int:
+        """About how many records there are from `position` on: offsets that were exported, without gaps."""
+        return self.exported.count(position, (self.end_offset or 0) - 1)
 
     @property
     def incomplete(self) -> str | None:
@@ -361,7 +367,9 @@ def coverage_of(tables: Tables, observation: Observation) -> dict[int, Coverage]
         end = runs.last_end
         if end is not None and log.log_end_after is not None:
             end = min(end, log.log_end_after)
-        coverages[number] = Coverage(state_partition=number, log=log, end_offset=end, gaps=_gaps(own, runs))
+        coverages[number] = Coverage(
+            state_partition=number, log=log, end_offset=end, exported=runs, gaps=_gaps(own, runs)
+        )
     return coverages
 
 

@@ -64,7 +64,7 @@ class ReplayStart:
 
     def records_of(self, coverage: Coverage) -> int:
         """About how many records there are to replay of a state partition."""
-        return max(0, (coverage.end_offset or 0) - self.saved.positions.get(coverage.state_partition, 0))
+        return coverage.records_from(self.saved.positions.get(coverage.state_partition, 0))
 
     def rows(self, coverages: Mapping[int, Coverage]) -> int:
         """About how many rows the replay reads: new records, and saved share partitions."""

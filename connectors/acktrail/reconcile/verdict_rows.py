@@ -244,10 +244,11 @@ def _masks_of_numbers(rows: pa.Table, compared: _Compared) -> dict[str, BoolArra
 
 
 def _lags(compared: _Compared, is_reliable: BoolArray) -> pa.Array:
-    """The lags as a broker computes them (``durable_lag``)."""
+    """The lags as a broker computes them (``durable_lag``); unknown where more is complete than the log has."""
     start, count, end = compared.start, compared.count, compared.log_end
     known = is_reliable & start.mask & count.mask & end.mask & ~is_large(start.values) & ~is_large(end.values)
-    return pa.array(end.values - start.values - count.values, mask=~known)
+    lags = end.values - start.values - count.values
+    return pa.array(lags, mask=~known | (lags < 0))
 
 
 def _unfinished(rows: pa.Table, compared: _Compared, is_reliable: BoolArray) -> pa.Array:

@@ -38,6 +38,11 @@ class OffsetRuns:
         heads, tails = joined_rows(first[1:] <= reached[:-1], len(first))
         return cls(first[heads], reached[tails])
 
+    @classmethod
+    def empty(cls) -> Self:
+        """No offsets."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
     @property
     def last_end(self) -> int | None:
         """One past the last offset; None where there is none."""

@@ -103,7 +103,7 @@ def read_keys(
         compacted, ends = compacted_topics(client_of(admin), [topic])[topic], _ends(admin, event, fences)
     stood = _furthest_behind(stored.rows(VERDICTS, own))
     stretches = list(_stretches(kafka, event, fences, ends, stood))
-    doing(f"reading the keys of about {counted(sum(map(_offsets, stretches)), 'record')}")
+    doing(f"reading the keys at {counted(sum(map(_offsets, stretches)), 'offset')}")
     with open_executors("") as executors:
         found = executors.run(FIND_KEYS, balanced_shares(stretches, _offsets, executors.count), find_moves)
     rows = fences_by_keys(fences.values(), ends, found[COUNTS], is_compacted=compacted)

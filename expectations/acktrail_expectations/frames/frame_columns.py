@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes, state_partitions_of
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
+from acktrail.model.records import GREATEST_OFFSET, LEAST_OFFSET, LEAST_VALUES
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 
 Codes = Int64Array
@@ -154,6 +155,13 @@ class RecordBatches:
         numbers = (np.asarray(flat.field(name).cast(pa.int64())) for name in _FIELDS)
         return cls(len(lists), np.repeat(np.arange(len(lists), dtype=np.int64), lengths), *numbers)
 
+    @property
+    def last_of_record(self) -> Int64Array:
+        """The highest last offset in the record of each batch."""
+        found = np.full(self.records, _LEAST)
+        np.maximum.at(found, self.record, self.last)
+        return found[self.record]
+
     def breaking(self, rule: str, cluster: ObservedCluster, *bounds: Int64Array) -> BoolArray:
         """The records, shape (records,), with a batch that breaks a rule, which `bounds` bound, a number a record."""
         found = np.zeros(self.records, np.bool_)
@@ -218,6 +226,10 @@ BATCH_RULES: Final[Mapping[str, BatchRule]] = {
     ),
     "mergeable_neighbours": BatchRule((), lambda b, _: _mergeable(b)),
     "uninitialized_without_batches": BatchRule(("is_uninitialized",), lambda b, _, marked: marked[b.record] != 0),
+    "start_offset_le_end_offset": BatchRule(
+        ("start_offset",), lambda b, _, start: b.last_of_record + 1 < start[b.record]
+    ),
+    "field_values_possible": BatchRule((), lambda b, _: (b.first < LEAST_OFFSET) | (b.last > GREATEST_OFFSET)),
     "batches_below_log_end": BatchRule(("log_end_offset",), lambda b, _, end: b.last >= end[b.record]),
 }
 """The rules whose condition is ``batches``, by their ids.
@@ -241,6 +253,8 @@ def batch_columns(frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd
             numbers = (frame[bound].to_numpy(np.int64, na_value=0) for bound in bounds)
             kept = pd.Series(~batches.breaking(rule, cluster, *numbers), dtype="boolean")
             columns[rule] = kept.where(frame[["batches", *bounds]].notna().all(axis="columns"), pd.NA)
+    for name, least in LEAST_VALUES.items():
+        columns["field_values_possible"] &= ~known_true(frame[name] < least)
     return columns
 
 

@@ -58,9 +58,12 @@ def export_ranges_frame(
     )
     frame = frame.sort_values(["state_partition", "begin", "end"], ignore_index=True)
     partition = np.asarray(pd.factorize(frame["state_partition"])[0], dtype=np.int64)
+    inverted = (frame["last_offset"] < frame["first_offset"]).fillna(value=False) | (
+        frame["gap_last"] < frame["gap_first"]
+    ).fillna(value=False)
     is_first = ~frame["state_partition"].duplicated() & ~frame["state_partition"].isin(list(since))
     whole = frame.assign(
-        expected_begin=previous(frame["end"], partition),
+        expected_begin=previous(frame["end"].mask(known_true(inverted)), partition),
         first_begin=where(frame["begin"], is_first),
         after_gap=frame["gap_last"] + 1,
         lost_first=frame["gap_first"].mask(known_true(frame["gap_reason"].isin(_NOT_LOST))),
@@ -89,8 +92,9 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
     Returns:
         The columns of ``SHARE_PARTITION_STATES`` and `log_start_offset`, `log_end_offset` (missing for a topic that is
         gone or may not be seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`, `batch_columns`,
-        `finished_records` (the sum of the table's own columns), `inflight_records` (delivered, and neither finished nor
-        given up), `lock_limit` (missing where not known).
+        `completed_end` (start offset plus delivery complete count), `finished_records` (the sum of the table's own
+        columns), `inflight_records` (delivered, and neither finished nor given up), `lock_limit` (missing where not
+        known).
     """
     frame = frame_of(states)
     derived = frame.assign(
@@ -98,6 +102,7 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
         is_uninitialized=frame["start_offset"].isna(),
         inflight_records=frame["available_records"] + frame["archiving_records"].fillna(0),
         lock_limit=frame["group_id"].map(dict(cluster.lock_limits)).astype("Int64"),
+        completed_end=frame["start_offset"] + frame["delivery_complete_count"],
         finished_records=frame["acknowledged_records"] + frame["archived_records"],
         delivery_count_limit=delivery_count_limits(frame["group_id"], cluster),
     )
@@ -149,7 +154,7 @@ def state_partitions_frame(
     logs = frame_of(own.filter(pc.equal(own["phase"], "before")).select(["partition", *_LOG_OFFSETS]))
     rows = frame_of(own.select(["partition", "topic_id"])).drop_duplicates("partition").sort_values("partition")
     rows = rows.merge(logs.drop_duplicates("partition"), how="left", on="partition")
-    has_records = known_true(rows["log_end_offset"] > rows["log_start_offset"])
+    has_records = known_true(rows["log_end_offset"] > rows["log_start_offset"].fillna(0))
     return pd.DataFrame(
         {
             "state_partition": rows["partition"],

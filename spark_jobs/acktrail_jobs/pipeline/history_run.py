@@ -18,6 +18,7 @@ partitions; of the first two of a share partition::
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -137,7 +138,7 @@ class _Run:
     @property
     def rows(self) -> int:
         """How many records are to be applied."""
-        return sum(step.rows for step in self.planned)
+        return sum(step.rows.total() for step in self.planned)
 
     def step(self, executors: Executors) -> None:
         """Apply the records of a step: executors turn them into changes, then two commits follow."""
@@ -147,7 +148,7 @@ class _Run:
         self._history.add(found["changes"], own, self._report_from, step.ends)
         self._report_from |= {number: max(end, self._report_from[number]) for number, end in step.ends.items()}
         self._save(found, step)
-        self.records += step.rows
+        self.records += step.rows.total()
         self.changes += found["changes"].num_rows + (pc.sum(own["rows"]).as_py() or 0)
         self.steps += 1
 
@@ -262,21 +263,20 @@ def _missing(numbers: Int64Array, offsets: Int64Array, begins: Mapping[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
-    """The files `paths` have the `rows` records of a step, which end before `ends`, by state partition. `in_order`:
-    those of a state partition come in the order of its log, file after file."""
+    """The files `paths` have the records of a step, which end before `ends`. `rows`: their number by state partition.
+    `in_order`: those of a state partition come in the order of its log, file after file."""
 
     paths: tuple[str, ...] = ()
     ends: Mapping[int, int] = field(default_factory=dict)
-    rows: int = 0
+    rows: Counter[int] = field(default_factory=Counter)
     in_order: bool = True
 
     def shares(self, positions: Mapping[int, int], executors: int) -> list[tuple[int, ...]]:
         """All state partitions as shares for N `executors`; `positions`: where the step begins. Neighbours lie in
         one row group, which all their executors read: there are no more shares than read each record twice."""
-        most = 2 + self.rows // (_ROW_GROUP * len(self.paths)) if self.paths else executors
-        ends = {**positions, **self.ends}
-        weight = {number: 1 + end - positions.get(number, 0) for number, end in ends.items()}
-        return balanced_shares(sorted(weight), weight.__getitem__, min(executors, most))
+        most = 2 + self.rows.total() // (_ROW_GROUP * len(self.paths)) if self.paths else executors
+        numbers = sorted({**positions, **self.ends})
+        return balanced_shares(numbers, lambda number: 1 + self.rows[number], min(executors, most))
 
 
 def planned_steps(tables: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> list[PlannedStep]:
@@ -293,11 +293,11 @@ def planned_steps(tables: Tables, paths: Sequence[str], positions: Mapping[int, 
         return list(_in_parts(tuple(paths), [found.runs for _, found in files]))
     steps: list[PlannedStep] = []
     for path, found in files:
-        rows = sum(runs.total for runs in found.runs.values())
-        is_full = not steps or steps[-1].rows + rows > RECORDS_OF_A_STEP
+        rows = Counter({number: runs.total for number, runs in found.runs.items()})
+        is_full = not steps or (steps[-1].rows + rows).total() > RECORDS_OF_A_STEP
         last = PlannedStep() if is_full else steps.pop()
         steps.append(PlannedStep(paths=(*last.paths, path), ends={**last.ends, **found.ends()}, rows=last.rows + rows))
-    return [step for step in steps if step.rows]
+    return [step for step in steps if step.rows.total()]
 
 
 def _new(tables: Tables, path: str, positions: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
@@ -313,6 +313,6 @@ def _in_parts(paths: tuple[str, ...], files: Sequence[Mapping[int, OffsetRuns]])
     while left:
         quota = max(1, _AT_ONCE // len(left))
         ends = {number: runs.end_after(0, quota) for number, runs in left.items()}
-        rows = sum(min(quota, runs.total) for runs in left.values())
+        rows = Counter({number: min(quota, runs.total) for number, runs in left.items()})
         yield PlannedStep(paths=paths, ends=ends, rows=rows, in_order=False)
         left = {n: rest for n, runs in left.items() if (rest := runs.above(ends[n])).total}

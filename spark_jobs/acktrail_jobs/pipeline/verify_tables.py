@@ -96,7 +96,7 @@ def verify(tables: TablesConfig, open_executors: OpenExecutors) -> VerifySummary
     moment = topic_at_time(stored)
     ranges = stored.snapshot(RANGES_TABLE)
     dropped = frozenset(() if ranges is None else recorded_ends(stored, ranges))
-    records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
+    records = sum(coverage.records_from(0) for coverage in moment.coverages.values())
     with open_executors("") as executors:
         doing(f"decoding about {records:,} records again")
         contradicting = _contradicting(executors, stored)

@@ -30,7 +30,7 @@ from typing import Any, Final, Self
 from acktrail.branches import package_texts
 from acktrail.package_data import PackageData, check_names
 
-_LISTS: Final = frozenset({"sources", "tables", "suites", "also"})
+_LISTS: Final = frozenset({"sources", "tables", "suites", "also", "presumes"})
 _SUBJECT: Final = frozenset({"name", "rule"})
 _FORMS: Final = (
     r"(?P<unique>unique) (?P<columns>\w+(?:, \w+)*)",
@@ -107,7 +107,8 @@ class QualityRule:
     `advice`: what to do. `sources`: KIP, Kafka class or Kafka issue that it follows from. `since`: the first Kafka
     release (or draft) that it applies to. `tables`: what it reads. `suites`: the suites of the gate that evaluate
     `expect`; none for a rule that only findings or offline replays report. `where`: what a row must have for the rule
-    to apply to it, for rules that few rows or none need to have.
+    to apply to it, for rules that few rows or none need to have. `presumes`: ids of rules of the same suites without
+    which this one says nothing; a row that breaks one of them is not compared.
     """
 
     id: str
@@ -123,6 +124,7 @@ class QualityRule:
     expect: Condition | None = None
     where: str = ""
     also: tuple[str, ...] = ()
+    presumes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ValueError: a suite has no condition to evaluate, or a condition no suite."""

@@ -40,7 +40,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, NotNamed
 from acktrail.profiles import Profile, Profiles, read_profiles
 from acktrail.secrets import resolved_properties
 
@@ -82,7 +82,7 @@ class KafkaConfig:
         address = bootstrap_servers or (os.environ.get(_BOOTSTRAP) if chosen is None else chosen.brokers())
         if not address:
             hint = f"give --bootstrap-server or --profile, or set {_BOOTSTRAP}"
-            raise ConfigurationError("no broker named", hint=hint)
+            raise NotNamed("no broker named", hint=hint)
         if client_config is None and chosen is not None:
             return cls(bootstrap_servers=address, properties=chosen.client_properties())
         return cls(bootstrap_servers=address, properties=_properties(client_config, "ACKTRAIL_CLIENT_CONFIG"))
@@ -105,7 +105,7 @@ class TablesConfig:
         chosen = _chosen(profile)
         root = uri or (os.environ.get(_TABLES_URI) if chosen is None else chosen.tables_uri())
         if not root:
-            raise ConfigurationError("no tables named", hint=f"give --tables or --profile, or set {_TABLES_URI}")
+            raise NotNamed("no tables named", hint=f"give --tables or --profile, or set {_TABLES_URI}")
         if options_file is None and chosen is not None:
             return cls(uri=root, options=chosen.storage_options())
         return cls(uri=root, options=_properties(options_file, "ACKTRAIL_TABLES_OPTIONS"))

@@ -104,6 +104,19 @@ class UnknownName(InputError):
         self.kind, self.name, self.nearest = kind, name, tuple(nearest)
 
 
+class NothingMatches(InputError):
+    """A filter that none of the names `known` matches. `kind` is what they name: ``group``, ``rule``."""
+
+    def __init__(self, kind: str, patterns: Iterable[str], known: Iterable[str]) -> None:
+        given, names = [*patterns], sorted(set(known))
+        near = (name for pattern in given for name in near_names(pattern.strip("*?"), names))
+        nearest = list(dict.fromkeys(near))[:3]
+        word = "nearest" if nearest else "for instance"
+        shown = f"; {word}: {', '.join(map(repr, nearest or names[:3]))}" if names else ""
+        text = f"no {kind} matches {', '.join(map(repr, given))} ({len(names)} known{shown})"
+        super().__init__(text, data={"kind": kind, "patterns": given, "nearest": nearest})
+
+
 class NotAShareGroup(InputError):
     """A group of another type has this id. `group_type` is Kafka's word: ``consumer``, ``classic``, ``streams``."""
 
@@ -132,6 +145,10 @@ class ConfigurationError(AcktrailError):
     """The configuration is wrong; the operator fixes it."""
 
     exit_code = 3
+
+
+class NotNamed(ConfigurationError):
+    """Neither an argument nor the environment names the cluster, or the tables."""
 
 
 class InvalidConfiguration(ConfigurationError):
@@ -171,6 +188,10 @@ class DamagedTables(ConfigurationError):
     ) -> None:
         super().__init__(message, hint=hint, data={"table": table, "file": file, **(data or {})})
         self.table, self.file = table, file
+
+
+class NoTables(ConfigurationError):
+    """Nothing at the root is a table: it is misspelt, not mounted, or no export wrote there yet."""
 
 
 class ForeignCluster(ConfigurationError):

@@ -134,7 +134,7 @@ def read_profiles(file: Path) -> Profiles:
     import tomllib  # every command imports this module, few a file of profiles
 
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         found = _POSITION.search(str(error))
         hint = f'keys that begin alike, such as "{_TABLES}" and "{_OPTIONS}", need quotes; texts too'

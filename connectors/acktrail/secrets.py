@@ -135,7 +135,7 @@ class Providers:
         try:
             self._check_file(shown, path)
             if not key:
-                return path.read_text(encoding="utf-8").removesuffix("\n")
+                return path.read_text(encoding="utf-8-sig").removesuffix("\n")
             properties = read_properties(path)
         except OSError as error:
             raise ConfigurationError(f"{shown}: cannot read {path}: {error.strerror}", hint="check the path") from None
@@ -163,7 +163,7 @@ def read_properties(file: Path) -> dict[str, str]:
     """``key=value`` lines; blank lines and lines that start with ``#`` are skipped. Raises ConfigurationError when the
     file cannot be read or a line has no ``=``. The line's text is not shown."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read {file}: {type(error).__name__}", hint="check the path") from error
     pairs: dict[str, str] = {}

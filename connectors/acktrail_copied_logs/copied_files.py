@@ -144,7 +144,7 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
     """Every record of one dump, in its own order; as `read_files`, and errors name the line."""
     number = 0
     try:
-        with unpacked_bytes(file) as raw, io.TextIOWrapper(raw, encoding="utf-8") as lines:
+        with unpacked_bytes(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _record(line, str(file), number)

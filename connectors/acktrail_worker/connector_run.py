@@ -88,7 +88,7 @@ class ConfigStore:
 
 def _read(file: Path) -> tuple[str, StoredConnector]:
     try:
-        content = json.loads(file.read_text("utf-8"))
+        content = json.loads(file.read_text("utf-8-sig"))
         return content["name"], StoredConnector(config=content["config"], target=RunState(content["target"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(

@@ -102,7 +102,7 @@ def connector_file(file: Path) -> tuple[str, dict[str, Any]]:
 
 def _content(file: Path, parse: Callable[[str], Any], form: str) -> Any:
     try:
-        return parse(file.read_text("utf-8"))
+        return parse(file.read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"cannot read {file}: {error.strerror}", hint="check the path") from error
     except ValueError as error:

@@ -219,7 +219,7 @@ def read_pack(file: Path) -> Pack:
     try:
         if file.stat().st_size > _LARGEST:
             raise MalformedFile("is too large for an evidence pack", file=str(file))
-        pack = json.loads(file.read_text(encoding="utf-8"))
+        pack = json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise MalformedFile(f"cannot be read: {error.strerror}", file=str(file)) from error
     except (ValueError, RecursionError) as error:

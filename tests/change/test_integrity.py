@@ -21,7 +21,7 @@ from acktrail.change.audit.audit_chain import Event
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
+from acktrail.errors import ConfigurationError, MalformedFile, NoTables, PlanStale
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.file_rewrite import compact_files
 from acktrail.view.integrity import checked_audit
@@ -225,7 +225,10 @@ def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch:
 
 
 def test_no_row_is_an_empty_audit(tmp_path: Path) -> None:
-    """Without any change there is nothing to find, and no anchor is made."""
+    """Without any change there is nothing to find, and no anchor is made. Without any table nothing is whole."""
+    with pytest.raises(NoTables):
+        checked_audit(config(tmp_path))
+    Tables(config(tmp_path)).create("state_records")
     report = checked_audit(config(tmp_path), anchor=tmp_path / "anchor.json")
     assert (report.rows, report.newest_hash) == (0, None)
     assert not (tmp_path / "anchor.json").exists()

@@ -191,7 +191,7 @@ def simple_alerts() -> dict[str, tuple[str, dict[str, str]]]:
 
 def alerts_by_metrics(tables: TablesConfig) -> set[str]:
     """The simple alerts that fire now."""
-    text = metrics_text(tables).decode()
+    text = metrics_text(tables)[0].decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {
         name

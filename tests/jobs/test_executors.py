@@ -156,10 +156,19 @@ def test_failure_of_java_is_one_line(text: str, kind: type[AcktrailError], messa
         raise Py4JError(f"An error occurred while calling o1.x.\n{text}\n\tat java.lang.Thread.run(Thread.java:840)")
 
 
-def test_a_worker_without_acktrail_is_a_clear_error() -> None:
-    """Where Python workers cannot import acktrail, the error says what to install where."""
-    with pytest.raises(ConfigurationError, match="executors cannot import acktrail_jobs") as caught, translated():
-        raise PySparkException("Traceback\nModuleNotFoundError: No module named 'acktrail_jobs'\n SQLSTATE: 38000")
+@pytest.mark.parametrize("kind", [PySparkException, Py4JError])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Traceback\nModuleNotFoundError: No module named 'acktrail_jobs'\n SQLSTATE: 38000", "import acktrail_jobs"),
+        ('java.io.IOException: Cannot run program "/no/python": error=2, No such file or directory', "run /no/python"),
+    ],
+)
+def test_a_worker_without_acktrail_is_a_clear_error(kind: type[Exception], text: str, said: str) -> None:
+    """Where Python workers cannot import acktrail, or PYSPARK_PYTHON names none, the error says what to install where;
+    also where Spark's own JVM is what fails."""
+    with pytest.raises(ConfigurationError, match=f"executors cannot {said}") as caught, translated():
+        raise kind(text)
     assert "install acktrail" in str(caught.value.hint)
 
 

@@ -144,6 +144,7 @@ def test_more_changes_than_messages_are_counted(count: int) -> None:
 def test_what_people_were_sent_is_what_is_known_now(tmp_path_factory: Any, runs: list[dict[str, QueueStatus]]) -> None:
     """After any runs the newest message of each group has its newest status that is known, or none was needed."""
     world = HealthTables(tmp_path_factory.mktemp("law") / "tables")
+    world.tables.begin()
     expected: dict[str, str] = {}
     count = 0
     for number, statuses in enumerate(runs):

@@ -39,7 +39,7 @@ def parsed(text: str) -> Series:
 
 
 def metrics(health: HealthTables) -> Series:
-    return parsed(metrics_text(health.config).decode())
+    return parsed(metrics_text(health.config)[0].decode())
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_series_are_bounded_and_totals_are_not(health: HealthTables, monkeypatch
 def test_what_is_not_known_has_no_series(tmp_path: Path) -> None:
     """Empty tables show that they could not be read, and no zero of anything else."""
     health = HealthTables(tmp_path / "tables")
-    text = metrics_text(health.config).decode()
+    text = metrics_text(health.config)[0].decode()
     series = [line.partition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     names = {name.partition("{")[0].removeprefix("acktrail_") for name in series}
     assert names == {"build_info", "tables_read_timestamp_seconds", "tables_readable"}
@@ -145,7 +145,7 @@ def test_a_lost_file_hides_what_is_in_it_alone(health: HealthTables, table: str,
 def test_hostile_names_are_labels(health: HealthTables) -> None:
     """A name with quotes, newlines and escapes is one series that a terminal shows as text."""
     health.reconciled([health.queue(HOSTILE, "stuck"), health.queue("g" * 255, "stuck")], run_id="run-3")
-    text = metrics_text(health.config).decode()
+    text = metrics_text(health.config)[0].decode()
     groups = {key[0] for key in parsed(text)["group_status"]}
     assert groups == {label_value(HOSTILE), label_value("g" * 255)}
     assert all(line.isprintable() for line in text.split("\n"))

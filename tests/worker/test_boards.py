@@ -78,7 +78,7 @@ def of_tables(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     health.reconciled(run_id="run-1", minutes=65)
     health.reconciled([health.queue("g", "stuck")], [{"rule": "unknown", "severity": "warning"}])
     health.validated()
-    return families(metrics_text(health.config).decode())
+    return families(metrics_text(health.config)[0].decode())
 
 
 @pytest.fixture(scope="module")

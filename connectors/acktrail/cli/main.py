@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -14,7 +15,7 @@ from typer.core import TyperGroup
 from acktrail import __version__
 from acktrail.branches import load, registered
 from acktrail.cli.common_options import command_group, error_json, spread, wants_json
-from acktrail.errors import AcktrailError, MissingDependency
+from acktrail.errors import AcktrailError, MissingDependency, NotNamed
 
 COMMANDS: Final = MappingProxyType(
     {
@@ -75,6 +76,23 @@ _NEEDED_BY: Final = {
 EXTRAS: Final = MappingProxyType({path: extras for extras, paths in _NEEDED_BY.items() for path in paths})
 """Extras of the wheel by the path of a command, or of its group; others need none, except for file formats that only an
 extra reads."""
+
+_PACKAGES: Final = {
+    "kafka": "kafka",
+    "tables": "deltalake",
+    "spark": "pyspark",
+    "quality": "great_expectations",
+    "dashboard": "markdown_it",
+    "connect": "prometheus_client",
+}
+"""A package by which an extra is known to be installed."""
+_BROUGHT: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("kafka", "tables"), ()),
+    **dict.fromkeys(("spark", "quality", "dashboard"), ("tables",)),
+    "connect": ("kafka", "tables"),
+    "all": tuple(_PACKAGES),
+}
+"""The extras that an extra brings."""
 
 _DEMO: Final = "Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report."
 HELP: Final = f"""What Apache Kafka's share groups acknowledged, archived and redelivered.
@@ -201,12 +219,17 @@ def _root(
 
 def main() -> NoReturn:
     """Run the command line; never returns, never shows a traceback for an error that acktrail foresaw."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # none, or one of another kind
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # any encoding shows any name
     sys.exit(_run(sys.argv[1:]))
 
 
 def _run(arguments: list[str]) -> int:
     try:
         result = typer.main.get_command(app)(args=arguments, prog_name="acktrail", standalone_mode=False)
+    except NotNamed as error:  # installing comes before naming
+        return _failed(_missing_package(arguments) or error, arguments)
     except AcktrailError as error:
         return _failed(error, arguments)
     except _USAGE_ERROR as error:
@@ -244,23 +267,50 @@ def _misused(error: Any) -> int:
 
 
 def _unexpected(error: Exception, arguments: list[str]) -> int:
-    """A package that an extra brings is named; all else, missing modules of acktrail's own included, is a defect."""
+    """A package that an extra brings is named, and what is wrong with this machine; all else, missing modules of
+    acktrail's own included, is a defect."""
     package = (getattr(error, "name", "") or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package and not package.startswith("acktrail"):
-        path = _command_in(arguments)
-        extras = EXTRAS.get(path) or EXTRAS.get(path.partition(".")[0], "all")
-        missing = MissingDependency(
-            f"the package {package} is not installed, which `acktrail {path.replace('.', ' ')}` needs",
-            hint=f"pip install 'acktrail[{extras}]'",
-            data={"package": package, "extras": extras},
-        )
-        return _failed(missing, arguments)
+        return _failed(_missing_package(arguments, package), arguments)
+    from acktrail.machine_faults import machine_fault
+
+    if (fault := machine_fault(error)) is not None:
+        return _failed(fault, arguments)
     import tempfile
     import traceback
 
-    with tempfile.NamedTemporaryFile("w", prefix="acktrail-", suffix=".log", delete=False) as file:
-        traceback.print_exc(file=file)
-    return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details in {file.name}", 1)
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="acktrail-", suffix=".log", delete=False) as file:
+            traceback.print_exc(file=file)
+            details = f"in {file.name}"
+    except OSError:
+        traceback.print_exc()
+        details = "above"
+    return _say(f"unexpected {type(error).__name__}: {error}", f"a defect; details {details}", 1)
+
+
+def _missing_package(arguments: list[str], package: str = "") -> MissingDependency | None:
+    """The error that names the smallest extras that the command needs and that are not installed, and `package`, which
+    was not found; None: none was, and none is missing."""
+    path = _command_in(arguments)
+    whole = EXTRAS.get(path) or EXTRAS.get(path.partition(".")[0], "all" if package else "")
+    needed = {part for extra in filter(None, whole.split(",")) for part in (extra, *_BROUGHT[extra])}
+    missing = {extra for extra in needed & _PACKAGES.keys() if not _is_installed(_PACKAGES[extra])}
+    if not missing and not package:
+        return None
+    extras = ",".join(sorted(missing - {part for extra in missing for part in _BROUGHT[extra]})) or whole
+    package = package or _PACKAGES[min(missing)]
+    text = f"the package {package} is not installed, which `acktrail {path.replace('.', ' ')}` needs"
+    return MissingDependency(
+        text, hint=f"pip install 'acktrail[{extras}]'", data={"package": package, "extras": extras}
+    )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
 
 
 def _command_in(arguments: list[str]) -> str:

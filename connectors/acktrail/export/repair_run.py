@@ -81,6 +81,7 @@ def repair(
         ConcurrentCommit, OutcomeUnknown, ConfigurationError, RetryableError: run it again.
     """
     tables = Tables(target)
+    tables.ensure_there()
     with ShareGroupAdmin(kafka) as admin:
         first = _preview(admin, tables, find_damage(tables, progress))
         _refuse(tables, first.report)

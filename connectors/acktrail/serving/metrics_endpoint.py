@@ -45,7 +45,7 @@ def collector_served(collector: Collector, listener: str, option: str) -> Iterat
 
 
 @contextmanager
-def repeated(look: Callable[[], None], every_s: float, name: str) -> Iterator[None]:
+def repeated(look: Callable[[], object], every_s: float, name: str) -> Iterator[None]:
     """Within the block, `look` is called at once and then every `every_s` seconds, on a thread of its own. One that
     waits for a broker or a storage holds up no scrape, and is not waited for in the end."""
     stop = Event()

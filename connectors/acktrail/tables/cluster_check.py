@@ -30,8 +30,9 @@ def ensure_same_cluster(tables: Tables, cluster_id: str, names: Iterable[str] = 
 
 
 def ensure_root(tables: Tables, cluster_id: str) -> None:
-    """Pass when the root is of `cluster_id`, or of no cluster yet. The first table that names its cluster decides:
-    none is made beside one of another cluster."""
+    """Pass when tables of `cluster_id` may be made under the root: it is of that cluster, or of none yet. The first
+    table that names its cluster decides: none is made beside one of another cluster."""
+    tables.begin()
     for name in dict.fromkeys(("state_records", "reset_audit", *EXPORTED_TABLES, *TABLES)):
         snapshot = tables.snapshot(name)
         if snapshot is not None and snapshot.properties.get(_CLUSTER):
@@ -45,6 +46,7 @@ def create_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
 
 
 def _create(tables: Tables, name: str, cluster_id: str, properties: Mapping[str, str]) -> TableSnapshot:
+    tables.begin()
     snapshot = tables.followed(name)
     if snapshot is None:
         ensure_root(tables, cluster_id)

@@ -4,7 +4,6 @@ broker."""
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +75,8 @@ class ClusterHealth:
     """The sentence that there is none; None: there is one, or that is not known."""
     changes: pa.Table | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
+    unread: AcktrailError | None = None
+    """Why the first table that cannot be read cannot; None: all could be read, however empty they are."""
 
     @property
     def newest_record_at(self) -> dt.datetime | None:
@@ -123,12 +124,11 @@ class ClusterHealth:
 
     def of_groups(self, patterns: Sequence[str]) -> ClusterHealth:
         """Groups, share partitions, findings and changes of groups whose id matches one of `patterns` (shell style);
-        all of them where there is none."""
+        all of them where there is none. Raises NothingMatches: the groups are known, and none does."""
         if not patterns:
             return self
-
-        def matches(group_id: str | None) -> bool:
-            return group_id is not None and any(fnmatch.fnmatchcase(group_id, pattern) for pattern in patterns)
+        known = () if self.groups is None else self.groups["group_id"].to_pylist()
+        matches = queue_rows.like("group", patterns, known)
 
         def chosen(rows: pa.Table | None) -> pa.Table | None:
             if rows is None:
@@ -175,6 +175,7 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
     known, and nothing else."""
     found: dict[str, Any] = {}
     unknown: dict[str, str] = {}
+    unread: list[AcktrailError] = []
     parts: dict[str, Callable[[], Any]] = {
         "cluster_id": lambda: cluster(tables),
         "newest_record_ms": lambda: greatest(tables, "state_records", "timestamp_ms"),
@@ -194,7 +195,8 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
             unknown[name] = str(why)
         except AcktrailError as error:
             unknown[name] = error.message
-    return ClusterHealth(**found, unknown=unknown)
+            unread.append(error)
+    return ClusterHealth(**found, unknown=unknown, unread=next(iter(unread), None))
 
 
 def _queues(tables: Tables) -> dict[str, Any]:

@@ -12,13 +12,15 @@ Example: of the group ``g`` partition 0 is stuck since 8:00, partition 1 since 7
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.errors import NothingMatches
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.view.wording import STATUSES, TONES, is_trouble, status_rank, status_tone
@@ -71,6 +73,19 @@ def part_of(total: int, wanted: int | None) -> ListPart:
     count = max(1, -(-total // ROWS_A_PAGE))
     at = min(max(1, wanted or 1), count)
     return ListPart(at=at, count=count, total=total, first=(at - 1) * ROWS_A_PAGE)
+
+
+def like(kind: str, patterns: Sequence[str], known: Iterable[str | None]) -> Callable[[str | None], bool]:
+    """Whether a name matches one of `patterns`, shell style; without patterns every one does, also None. Raises
+    NothingMatches: none of the names that are `known` does, and some are known."""
+
+    def matches(name: str | None) -> bool:
+        return not patterns or (name is not None and any(fnmatch.fnmatchcase(name, each) for each in patterns))
+
+    names = {name for name in known if name is not None}
+    if names and not any(map(matches, names)):
+        raise NothingMatches(kind, patterns, names)
+    return matches
 
 
 def worst_first(rows: pa.Table) -> pa.Table:

@@ -65,20 +65,23 @@ class TableMetrics(Collector):
         self._config = config
         self._newest: tuple[Metric, ...] = ()
 
-    def read(self) -> None:
-        """Read the tables now; what cannot be read is shown so."""
-        self._newest = tuple(_Families(Tables(self._config), dt.datetime.now(dt.UTC)).all())
+    def read(self) -> AcktrailError | None:
+        """Read the tables now; what cannot be read is shown so. Gives why the first such table cannot."""
+        families = _Families(Tables(self._config), dt.datetime.now(dt.UTC))
+        self._newest = tuple(families.all())
+        return families.unread
 
     def collect(self) -> Iterator[Metric]:
         yield from (build_info(), *self._newest)
 
 
-def metrics_text(config: TablesConfig) -> bytes:
-    """The metrics of the tables now, in Prometheus's text format."""
+def metrics_text(config: TablesConfig) -> tuple[bytes, AcktrailError | None]:
+    """The metrics of the tables now, in Prometheus's text format, and why the first table that cannot be read cannot;
+    None: all can."""
     registry, found = CollectorRegistry(), TableMetrics(config)
-    found.read()
+    unread = found.read()
     registry.register(found)
-    return generate_latest(registry)
+    return generate_latest(registry), unread
 
 
 class _Families:
@@ -88,6 +91,7 @@ class _Families:
         self._tables, self._health, self._read_at = tables, cluster_health(tables, now), now.timestamp()
         self._cluster = self._health.cluster_id or ""
         self._one, self._by, self._each = (partial(family, self._cluster) for family in (one, by, each))
+        self.unread = self._health.unread
         self._unreadable = {_PARTS[name] for name in self._health.unknown if name in _PARTS}
 
     def all(self) -> Iterator[Metric]:
@@ -99,8 +103,9 @@ class _Families:
         for name, families in parts.items():
             try:
                 yield from families()  # those that were read before an error stay
-            except AcktrailError:
+            except AcktrailError as error:
                 self._unreadable.add(name)
+                self.unread = self.unread or error
         readable = {name: float(name not in self._unreadable) for name in parts}
         yield self._one("tables_read_timestamp_seconds", "When the tables were read.", self._read_at)
         about = "1 where a part of the tables is there and was read, 0 where not."

@@ -132,6 +132,11 @@ def headline(
     return critical_first(_of_groups(worst, counts), stopping=stopping, critical_findings=critical_findings)
 
 
+def who_is_not_known(reason: str) -> str:
+    """The sentence in the place of a headline where statuses cannot be read."""
+    return f"Who is in trouble is not known: {reason}."
+
+
 def critical_first(sentence: tuple[str, str], *, stopping: int, critical_findings: int) -> tuple[str, str]:
     """A sentence about statuses and its tone, with what is worse."""
     text, tone = sentence

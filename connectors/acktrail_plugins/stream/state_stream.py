@@ -90,6 +90,7 @@ class StreamPlan:
         ``Tables.snapshot``."""
         now, logs = state_topic_now(self.kafka)
         tables = Tables(self.tables)
+        tables.begin()
         stored = TableLogs(tables, tables.snapshot("state_records"))
         stored.check_state_topic(now.topic_id or None)
         found = {}
@@ -103,6 +104,7 @@ class StreamPlan:
         """Make ``state_records`` where it is missing and the topic has records: a file without a log beside it is a
         damaged table. Raises as ``backlog``."""
         tables = Tables(self.tables)
+        tables.begin()
         if not tables.exists("state_records"):
             topic, logs = self.backlog()
             if any(end for _, end in logs.values()):

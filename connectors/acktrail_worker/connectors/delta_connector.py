@@ -271,38 +271,45 @@ class DeltaSinkConnector(SinkConnector):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._tables = tables_config(config)
+        self._config = tables_config(config)
+
+    @property
+    def _tables(self) -> Tables:
+        """The tables, of which this connector may make the first one."""
+        tables = Tables(self._config)
+        tables.begin()
+        return tables
 
     def start(self) -> None:
         """Check that tables can be created under the root."""
-        Tables(self._tables).prepare()
+        self._tables.prepare()
 
     def lease(self, terms: LeaseTerms) -> WorkLease:
         """A small object beside the tables (``tables.lease``)."""
-        return sink_lease(self._tables, terms)
+        return sink_lease(self._config, terms)
 
     def task(self, context: SinkTaskContext) -> SinkTask:
         if not context.reads_logs:
-            return AnyTableSink(Tables(self._tables), context)
-        return DeltaSink(Tables(self._tables), cluster_id=context.cluster_id or "", run_id=context.run_id)
+            return AnyTableSink(self._tables, context)
+        return DeltaSink(self._tables, cluster_id=context.cluster_id or "", run_id=context.run_id)
 
     def positions(
         self, connector: str, source_partitions: Sequence[SourcePartition]
     ) -> Mapping[SourcePartition, Position]:
         """Of logs: the numbers that their commits carry, whichever connector made them. Then those of `connector`."""
-        tables = Tables(self._tables)
+        tables = self._tables
         return {**_log_positions(tables, source_partitions), **WrittenPositions(tables, connector).positions()}
 
     def log_marks(self, source_partitions: Sequence[SourcePartition]) -> Mapping[SourcePartition, LogMark]:
         """As the newest commit of ``state_records`` has them."""
-        snapshot = Tables(self._tables).snapshot("state_records")
+        snapshot = self._tables.snapshot("state_records")
         stored = {} if snapshot is None else {each: StoredRecords(snapshot, each, 0) for each in source_partitions}
         return {each: LogMark(own.offset_shift, own.leader_epoch) for each, own in stored.items()}
 
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
         """A log can only be moved forward: what is skipped is a recorded gap. Back or away, its rows would be
         doubled."""
-        tables = Tables(self._tables)
+        tables = self._tables
         logs = {each: positions[each] for each in positions if state_log(each) is not None}
         moves = _forward_moves(_log_positions(tables, [*logs]), logs)
         if moves:

@@ -30,6 +30,7 @@ from acktrail.config import TablesConfig, dashboard_token
 from acktrail.connect.config_def import Password
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.serving.http_server import Access, HttpServer, Message, is_loopback, is_same
+from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
 from acktrail_dashboard.web.branch_views import branch_views
 from acktrail_dashboard.web.pages import changes, export, findings, groups, overview, rules, runbooks, runs
@@ -102,7 +103,8 @@ def dashboard_server(
 ) -> HttpServer:
     """The dashboard of `tables` at an address of this machine; `port` 0: any free one. `hosts`: names that others reach
     it by, behind a proxy. Raises ConfigurationError: the address is none, or taken; others can reach it and there is no
-    token; the token is too short or cannot be read."""
+    token; the token is too short or cannot be read; NoTables: there are none."""
+    Tables(tables).ensure_there()
     app = create_app(tables, access=_access(host, token_file, hosts))
     server = HttpServer(app, host, port, option="--port", is_behind_proxy=True)
     app.state.prepare()
@@ -123,7 +125,7 @@ def _access(host: str, token_file: Path | None, hosts: tuple[str, ...]) -> Acces
 
 def _token(file: Path | None) -> str | None:
     try:
-        token = dashboard_token() if file is None else file.read_text(encoding="utf-8").strip()
+        token = dashboard_token() if file is None else file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the token in {file}", hint="name a text file") from error
     if token is not None and len(token) < _LEAST_TOKEN:

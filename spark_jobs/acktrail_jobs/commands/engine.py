@@ -34,7 +34,10 @@ Master = Annotated[
 _OF_SPARK: Final = (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
 _GIVEN_UP: Final = "stopped SparkContext"
 _CAUSE: Final = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception|\.errors\.\w+)\b.*)")
-_MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
+_MISSING: Final = re.compile(
+    r"No module named '(?P<module>(?:acktrail|pyarrow|numpy|pandas|deltalake)\w*)"
+    r'|Cannot run program "(?P<python>[^"]+)'
+)
 app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
 _HOST: Final = "127.0.0.1"
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # the name of a variable
@@ -98,8 +101,9 @@ def translated() -> Iterator[None]:
         if not isinstance(error, tuple(getattr(module, name) for module, name in loaded if module)):
             raise
         if missing := _MISSING.search(str(error)):
+            what = f"import {missing['module']}" if missing["module"] else f"run {missing['python']}"
             raise ConfigurationError(
-                f"Spark's executors cannot import {missing[1]}",
+                f"Spark's executors cannot {what}",
                 hint="install acktrail on every machine of the cluster, and let PYSPARK_PYTHON name that Python",
             ) from error
         if _GIVEN_UP in str(error):

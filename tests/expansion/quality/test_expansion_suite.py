@@ -161,7 +161,7 @@ def test_expansions_and_verdicts_are_counted(tables: Tables) -> None:
     """Every status and verdict has a series, and docs/metrics.md names each metric; the suite stands beside those of
     runs."""
     checked(tables, grown({"billing-workers": "broken", "h": "safe"}, skipped_records=2))
-    text = metrics_text(tables.config).decode()
+    text = metrics_text(tables.config)[0].decode()
     series = re.findall(r'^(acktrail_\w+)\{cluster="[^"]*"(?:,\w+="(\w+)")?\} (.*)$', text, re.MULTILINE)
     values = {(name, label): float(value) for name, label, value in series}
     assert values["acktrail_critical_expectations_failed", SUITE] == 1

@@ -88,6 +88,7 @@ def _stored(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
 def sample_run() -> RunTables:
     """The tables of one run with five groups and every kind of trouble; branches have no tables."""
     none = Tables(TablesConfig(uri="/acktrail-has-no-tables-here"))
+    none.begin()
     rows = json.loads(FILE.read_text("utf-8"))
     own = {name: _stored(name, of_table) for name, of_table in rows.items()}
     return RunTables(**own, branches={each.name: each.read(none, None) for each in report_sections()})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import AuditRow, Event, audit_entry
-from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_rows
+from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
 from acktrail.change.change_kind import kind_of, new_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset, TargetOffsets
@@ -72,9 +72,12 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[s
 
 
 def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
-    """The status of one plan as JSON: its standing, who decided what, its groups, and the newest `executions`."""
+    """The status of one plan as JSON: its standing, who decided what, its groups, and the newest `executions`. Raises
+    UnknownName: the tables know nothing of it, so that what became of it is not known; as ``Tables``."""
     rows = read_audit(tables, {"plan_id": plan_id})
     stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "kind", "refusals"])
+    if not rows and not stored:
+        read_plan_row(tables, plan_id)
     about: _Row = stored[0] if stored else {"plan_id": plan_id, "kind": "", "refusals": 0, "created_at": None}
     life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms())
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]

@@ -159,7 +159,7 @@ def plan_json(plan: ChangePlan) -> str:
 def read_text(file: Path, *, hint: str) -> str:
     """The text of `file`. Raises MalformedFile: it cannot be read, or is no text; `hint` says what to do then."""
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         why = f"cannot be read ({type(error).__name__})"
         raise MalformedFile(why, file=str(file), hint=f"check the path, or {hint}") from error

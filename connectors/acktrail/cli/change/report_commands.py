@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,7 +15,7 @@ import typer
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import load_any_plan, painted
 from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
-from acktrail.errors import ChangeRefused
+from acktrail.errors import ChangeRefused, UnknownName
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 
@@ -39,7 +40,7 @@ def list_plans(
         echo_rows(found)
         return
     if not found:
-        typer.echo("no plans")
+        typer.echo("no plan was made yet: `acktrail change plan` makes one")
         return
     headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY", "NEXT")
     named = ("plan_id", "created_at", "kind", "standing", "groups", "partitions", "strategy", "created_by", "next")
@@ -59,7 +60,10 @@ def show(
 
     target = at.optional
     loaded = load_any_plan(plan, target)
-    progress = {} if target is None else plan_status(target, loaded.plan_id)
+    progress: dict[str, Any] = {}
+    if target is not None:
+        with suppress(UnknownName):  # a file that is stored nowhere
+            progress = plan_status(target, loaded.plan_id)
     if at.as_json:
         typer.echo(json.dumps({"plan": to_json_value(loaded), **progress}))
         return
@@ -119,6 +123,8 @@ def audit(
 
 def _report_text(report: _Json, anchor: Path | None) -> str:
     """What was checked, and what the audit knows nothing of."""
+    if not report["rows"] and not report["plans_without_audit"] and not report["executions_without_audit"]:
+        return "audit: nothing was planned or changed yet"
     lines = [
         f"audit: {report['rows']} rows, whole; newest hash {report['newest_hash'] or '-'}",
         f"the audit vouches for {report['plans']} plan(s) and {report['executions']} result(s)",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
@@ -57,8 +56,11 @@ def findings(
     """
     from_ms = None if since is None else time_ms("--since", since)
     config = at.needed
+    from acktrail.model.rules.catalogue import RULE_BY_ID
     from acktrail.tables.delta.store import Tables
+    from acktrail.tables.open_runs import open_runs
     from acktrail.view.finding_rows import open_findings
+    from acktrail.view.queue_rows import like
 
     if severity is not None and severity not in SEVERITIES:
         raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")
@@ -67,16 +69,23 @@ def findings(
         _acknowledge(store, group or [], seen_by)
         return
     worse = None if severity is None else SEVERITIES[: SEVERITIES.index(severity) + 1]
+    runs = open_runs(store)
+    listed = open_findings(store, runs, gone_too=all_of_them)
+    groups = store.read("queue_statuses", columns=["group_id"])["group_id"].to_pylist() if group else []
+    is_of_rule = like("rule", [] if rule is None else [rule], {*RULE_BY_ID, *(each.rule for each in listed)})
+    is_of_group = like("group", group or [], [*groups, *(each.group_id for each in listed)])
     tests: list[Callable[[FindingRow], bool]] = [
         lambda each: worse is None or each.severity in worse,
-        lambda each: rule is None or fnmatch.fnmatchcase(each.rule, rule),
-        lambda each: not group or _is_one_of(each.group_id, group),
+        lambda each: is_of_rule(each.rule),
+        lambda each: is_of_group(each.group_id),
         lambda each: from_ms is None or (each.first_seen_at or _OLDEST).timestamp() * 1000 >= from_ms,
     ]
-    listed = open_findings(store, gone_too=all_of_them)
     found = [each for each in listed if all(test(each) for test in tests)]
     if at.as_json:
         echo_rows(map(asdict, found))
+        return
+    if not runs.run_ids:
+        typer.echo("nothing was reconciled yet, so no finding is known: run `acktrail run reconcile`")
         return
     typer.echo(findings_text(found, dt.datetime.now(dt.UTC)))
 
@@ -93,10 +102,6 @@ def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
         where = f"{row['group_id']} {row['topic'] or row['topic_id']} {row['partition']}"
         typer.echo(printable(f"{where}: {row['reason']}"))
     typer.echo("the next reconciliation leaves them out")
-
-
-def _is_one_of(group_id: str | None, patterns: list[str]) -> bool:
-    return group_id is not None and any(fnmatch.fnmatchcase(group_id, pattern) for pattern in patterns)
 
 
 def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:

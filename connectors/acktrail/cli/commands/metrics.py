@@ -31,7 +31,8 @@ def metrics(
     statuses, once or at an address.
 
     Without --out and --listen the text is printed once. Totals have every group; the worst 1,000 have series of their
-    own. What is not known has no series. Reads tables alone, no broker; docs/metrics.md has every name.
+    own. What is not known has no series. Exit code 3 where a table cannot be read, or none is there; the metrics are
+    written and say so. Reads tables alone, no broker; docs/metrics.md has every name.
 
     Example: acktrail tables metrics --listen 127.0.0.1:9465
     """
@@ -44,8 +45,10 @@ def metrics(
     from acktrail.view import table_metrics
 
     if listen is None:
-        text = table_metrics.metrics_text(config)
+        text, unread = table_metrics.metrics_text(config)
         _write(out, text) if out is not None else typer.echo(text, nl=False)
+        if unread is not None:
+            raise unread
         return
     own = table_metrics.TableMetrics(config)
     with (

@@ -82,7 +82,8 @@ def _stretches(lost: Iterable[LostOffsets] | None) -> list[dict[str, int]] | Non
 
 def _repair_text(found: RepairPreview, *, executed: bool) -> str:
     if found.report.is_sound:
-        sound = "nothing is wrong: every table can be read, and every exported record is there"
+        exported = "every exported record is there" if found.report.has_records else "no record was exported yet"
+        sound = f"nothing is wrong: every table can be read, and {exported}"
         return sound if found.unasked is None else f"{sound}\nnot compared with Kafka: {found.unasked.with_hint}"
     files = [(each, _ACTIONS[each.mending]) for each in found.report.damages]
     lines = [f"{each.table}: {each.file} {each.cause}: {action}" for each, action in files]

@@ -16,7 +16,7 @@ from acktrail.cli.common_options import OfTables, json_line
 from acktrail.errors import QualityGateFailed
 from acktrail.plain_tables import KnownSum, printable, table
 from acktrail.times import duration_ms, instant_text, utc_text
-from acktrail.view.wording import ago, counts_text, headline, in_words, trouble_text
+from acktrail.view.wording import ago, counts_text, headline, in_words, trouble_text, who_is_not_known
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +69,7 @@ def status(
 
     while True:
         now, tables = dt.datetime.now(dt.UTC), Tables(config)
+        tables.ensure_there()
         found = cluster_health(tables, now).of_groups(group or ())
         reasons = found.to_act_on(now, stale)
         if at.as_json:
@@ -169,6 +170,8 @@ def _own(row: Row) -> dict[str, Any]:
 def _headline(found: ClusterHealth, stopping: int) -> str:
     if found.no_share_group is not None:
         return printable(found.no_share_group)
+    if "queues" in found.unknown:
+        return printable(who_is_not_known(found.unknown["queues"]))
     worst = ((each["group_id"], each["status"], each["status_since"]) for each in _rows(found.groups))
     critical = (found.severities or {}).get("critical", 0)
     return headline(worst, found.group_statuses, stopping=stopping, critical_findings=critical)[0]

@@ -1,4 +1,4 @@
-"""The storage's errors as acktrail's own. The storage's text can hold keys: it is not shown."""
+"""The storage's errors as acktrail's own. The text of an object storage can hold keys: it is not shown."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from acktrail import errors
 from acktrail.config import forgo_metadata_service, storage_environment
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables
+from acktrail.plain_tables import printable
 
 REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 """Tables that are derived from ``state_records`` and can be built again."""
@@ -24,6 +25,8 @@ _METADATA: Final = "http://169.254.169.254"
 """Where every large cloud's machines find their own credentials, unless a variable or option names another address."""
 _METADATA_NAMES: Final = re.compile(r".*(metadata_(service_)?endpoint|metadata_host|(msi|identity)_endpoint)")
 _METADATA_S: Final = 1.0
+_SAID: Final = 160
+"""Characters of what a storage said."""
 _NO: Final = frozenset({"", "0", "false", "no", "off"})
 _PROFILE: Final = "aws_profile"
 FORCE_LOAD: Final = "aws_force_credential_load"
@@ -70,9 +73,11 @@ def storage_failure(error: BaseException, root: str, table: str | None = None) -
         return kind(f"{where}: {cause.reason}", hint=cause.advice(root), data=data)
     if cause is not None:
         return DamagedTables(f"{where}: {cause.reason}", hint=advice(table), table=table, data=data)
-    message = f"{where}: the storage failed ({type(error).__name__}{_codes(str(error))})"
+    # What an object storage says may hold keys.
+    said = f"{type(error).__name__}{_codes(str(error))}" if "://" in root else printable(str(error))[:_SAID]
+    message = f"{where}: the storage failed: {said}"
     if table is not None:
-        return DamagedTables(message, hint=advice(table), table=table, data=data)
+        return DamagedTables(message, hint="`acktrail doctor` looks at every table", table=table, data=data)
     return ConfigurationError(message, hint="check the root of the tables and its options", data=data)
 
 

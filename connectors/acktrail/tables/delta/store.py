@@ -18,7 +18,7 @@ import pyarrow.fs as fs
 from deltalake.exceptions import CommitFailedError
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
+from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, NoTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.bucket import ensure_conditional_put
 from acktrail.tables.delta.table_commit import (
@@ -49,6 +49,8 @@ _NO_CHUNK: Final = 1 << 62
 _MOST_READ: Final = 64
 _read: Final[dict[str, TableSnapshot]] = {}
 """By folder: the newest version of a table that was read in this process. No commit is made by these objects."""
+_begun: Final[set[str]] = set()
+"""Roots under which this process may make the first table (``Tables.begin``)."""
 
 
 class CommitOptions(TypedDict, total=False):
@@ -65,7 +67,10 @@ class CommitOptions(TypedDict, total=False):
 class Tables:
     """Delta tables under `config`'s root. Each call sees the newest version; share one object between no threads.
 
+    A table that is missing among others is empty so far: nothing came for it yet.
+
     Raises (all methods):
+        NoTables: the root has no table at all, and this process did not ``begin`` to make tables there.
         UnknownName: for a name that is none of ``TABLES`` and was not admitted.
         ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
 
@@ -79,6 +84,7 @@ class Tables:
         self._root = table_root(config)
         self._followed: dict[str, tuple[TableSnapshot, int]] = {}
         self._others: set[str] = set()
+        self._is_there = False
 
     @property
     def root(self) -> str:
@@ -93,12 +99,14 @@ class Tables:
         """A version of a table, by default the newest; None when it was never created. The newest one is opened once
         for all who read it: opening costs milliseconds, the look whether it still is the newest one next to nothing."""
         if version is not None:
-            return opened(self.place(name), version)
+            return opened(self.place(name), version)  # the caller knows that the table is there
         uri = self.place(name).uri
         if (known := _read.get(uri)) is not None and known.is_newest():
             return known
         found = opened(self.place(name))
-        if found is not None and found.is_local:
+        if found is None:
+            self.ensure_there()
+        elif found.is_local:
             if len(_read) >= _MOST_READ:
                 _read.clear()
             _read[uri] = found
@@ -119,8 +127,25 @@ class Tables:
                     hint="put it back, then restart; a restart without it exports what Kafka still has",
                     data={"root": self.root, "table": name},
                 )
+            else:
+                self.ensure_there()
             known = found
         return known
+
+    def begin(self) -> None:
+        """Let this process make the first table under the root: without tables the root then is new, not absent."""
+        _begun.add(self._root.uri)
+
+    def ensure_there(self) -> None:
+        """Raise NoTables unless something under the root is a table, or this process may make the first one."""
+        if self._is_there or self._root.uri in _begun:
+            return
+        with self._root.translated():
+            why = self._root.why_no_tables()
+        if why is not None:
+            hint = "correct --tables or ACKTRAIL_TABLES; for a new cluster `acktrail run export` makes them"
+            raise NoTables(f"no tables at {self.root}: {why}", hint=hint, data={"root": self.root})
+        self._is_there = not self._root.is_local  # a look at a folder costs next to nothing
 
     @staticmethod
     def open_anew() -> None:
@@ -128,7 +153,8 @@ class Tables:
         _read.clear()
 
     def prepare(self) -> None:
-        """Check that tables can be created under the root, before any work; creates a folder, and no table."""
+        """``begin``, once tables can be created under the root; creates a folder, and no table."""
+        self.begin()
         with self._root.translated():
             if self._root.is_local:
                 Path(self._root.uri).mkdir(parents=True, exist_ok=True)
@@ -191,6 +217,7 @@ class Tables:
     ) -> TableSnapshot:
         """The table `name`, created with `schema` (None: acktrail's own) and `properties` if it does not exist.
         ConfigurationError also where the storage cannot keep writers apart."""
+        self.begin()
         found = self.followed(name)
         if found is not None:
             return found

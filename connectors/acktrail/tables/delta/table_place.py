@@ -29,7 +29,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, DamagedTables, RetryableError
+from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
 from acktrail.tables.delta.storage_errors import advice, client_options, missing_credentials, storage_failure
 
 _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
@@ -41,6 +41,8 @@ _COMMIT: Final = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT: Final = re.compile(r"^(\d{20})\.checkpoint\..*parquet$")
 _NAMED: Final = re.compile(r"(?:chunk=\d+/)?[\w.-]{1,120}\.parquet|\d{20}\.json")
 """Files whose names the writer of tables makes: they hold nothing secret."""
+_UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
+"""What delta-rs reads as an escape, takes for a slash, or refuses, in the path of a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,20 @@ class TableRoot:
         except STORAGE_ERRORS as error:
             raise storage_failure(error, self.shown) from None
 
+    def why_no_tables(self) -> str | None:
+        """Why nothing under the root is a table; None: something is. Raises OSError and DeltaError of its storage."""
+        folder = Path(self.uri)
+        if self.is_local and not folder.is_dir():
+            return "that is no folder" if folder.exists() else "there is no such folder"
+        storage = self.storage()
+        found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
+        logs = (files_of(storage, f"{info.base_name}/{_LOG}", recursive=False) for info in found)
+        if any(next(log, None) is not None for log in logs):
+            return None
+        if any(info.base_name == _LOG for info in found):
+            return f"that is one table; the root is the folder above, {self.shown.rpartition('/')[0]}"
+        return f"none of the {len(found)} files and folders there is a table" if found else "nothing is there"
+
 
 @cache
 def _client_options(uri: str, shown: str, given: frozenset[tuple[str, str]]) -> dict[str, str]:
@@ -89,13 +105,17 @@ def _client_options(uri: str, shown: str, given: frozenset[tuple[str, str]]) -> 
 
 
 def table_root(config: TablesConfig) -> TableRoot:
-    """The root that `config` names: a folder, a ``file:`` URI or an object-storage URI."""
+    """The root that `config` names: a folder, a ``file:`` URI or an object-storage URI. Raises ConfigurationError: the
+    name of the folder has characters that delta-rs takes for others, so that its second commit would fail."""
     parts = urlsplit(config.uri)
     if parts.scheme not in {"", "file"} and "://" in config.uri:
         host = parts.netloc.rpartition("@")[2]
         shown = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         return TableRoot(uri=config.uri.rstrip("/"), shown=shown, given={**_TIMEOUTS, **config.options})
     folder = str(Path(parts.path if parts.scheme == "file" else config.uri).absolute())
+    if unusable := _UNUSABLE.search(folder):
+        shown = f"the root of the tables cannot have {unusable.group()!r} in its path: {folder!r}"
+        raise ConfigurationError(shown, hint="name or rename the folder without it")
     return TableRoot(uri=folder, shown=folder, given=None)
 
 
@@ -162,7 +182,12 @@ class TablePlace:
         try:
             return found or list(data_damage(storage, self._sizes()))
         except TableNotFoundError:
-            return []
+            return self.lost_log()
+
+    def lost_log(self) -> list[Damage]:
+        """The log as damage, of a table that has none: where data files are there, it had one."""
+        has_data = any(file.path.endswith(".parquet") for file in files_of(self.storage()))
+        return [Damage(file=_LOG, cause="is missing")] if has_data else []
 
     def unreadable(self, known: Iterable[Damage]) -> list[Damage]:
         """Data files with a row that cannot be read, beside those that are `known`; every file is read to its end, one

@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.bucket import ensure_conditional_put
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation
-from acktrail.tables.delta.table_place import Damage, TablePlace, data_damage, file_sizes
+from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, data_damage, file_sizes
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
@@ -310,6 +310,8 @@ def opened(place: TablePlace, version: int | None = None) -> TableSnapshot | Non
         try:
             return TableSnapshot(place, place.open(version))
         except TableNotFoundError:
+            if damages := place.lost_log():
+                raise damaged_table(place.root.shown, place.name, damages[0]) from None
             return None
 
 

@@ -124,6 +124,11 @@ class DamageReport:
         """Nothing is wrong."""
         return not self.damages and self.lost == () and not self.other_faults()
 
+    @property
+    def has_records(self) -> bool:
+        """Whether any record has a row; also where that is not known."""
+        return self.presence is None or bool(self.presence.rows)
+
     def other_faults(self) -> list[str]:
         """What is wrong with the records beside the missing ones, one line each: without a range, doubled."""
         faults = [*map(str, self.doubled)]

@@ -86,8 +86,8 @@ class DeltaSink(SinkTask):
         """Check that the tables belong to this cluster or can be created, and complete what a crash interrupted. Every
         other method does it first."""
         if not self._started:
-            ensure_same_cluster(self._tables, self._cluster_id)
             ensure_root(self._tables, self._cluster_id)
+            ensure_same_cluster(self._tables, self._cluster_id)
             ensure_whole(self._tables)
             export_ranges.copy_ranges(self._tables)
             if not self._tables.exists("state_records"):

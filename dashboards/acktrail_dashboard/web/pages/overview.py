@@ -12,7 +12,7 @@ from acktrail.tables.commit_order import in_order
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows, finding_rows
 from acktrail.view.queue_rows import groups_of, status_counts, told_changes, tone_counts
-from acktrail.view.wording import SEVERITIES, canonical, headline, tally
+from acktrail.view.wording import SEVERITIES, canonical, headline, tally, who_is_not_known
 from acktrail_dashboard.web.branch_views import branch_views
 from acktrail_dashboard.web.pages.groups import findings_where, share_partitions
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -34,6 +34,8 @@ def _overview(visit: Visit) -> dict[str, Any]:
     critical = sum(row.severity == "critical" for row in findings)
     named = [(row["group_id"], row["status"], row["status_since"]) for row in worst]
     sentence, tone = headline(named, counts, stopping=_stopping(visit), critical_findings=critical)
+    if unread := next((each.message for each in visit.problems), None) if not counts else None:
+        sentence, tone = who_is_not_known(unread), "unknown"
     totals = _newest(visit, "run_totals", "run_number", "observed_at")
     exported = _newest(visit, "export_ranges", "records_version", "exported_at")
     return {

@@ -57,6 +57,11 @@ def test_a_dump_gives_back_its_records(
 GOOD_LINE = dump_line(RawRecord(state_partition=1, offset=2, timestamp_ms=3, key=b"k", value=None))
 
 
+def test_a_byte_order_mark_is_no_part_of_a_dump(tmp_path: Path) -> None:
+    """Editors of some systems begin a text file with one."""
+    assert len(list(read_dump(dump(tmp_path, f"\ufeff{GOOD_LINE}\n{GOOD_LINE}\n")))) == 2
+
+
 @pytest.mark.parametrize(
     ("line", "part"),
     [

@@ -275,7 +275,7 @@ class DeltaSinkConnector(SinkConnector):
 
     @property
     def _tables(self) -> Tables:
-        """The tables, of which this connector may make the first one."""
+        """The tables; this connector may make the first one."""
         tables = Tables(self._config)
         tables.begin()
         return tables

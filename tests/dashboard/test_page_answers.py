@@ -221,6 +221,7 @@ def test_a_plan_has_on_its_page_what_only_its_kind_says(own: Site) -> None:
 def test_pages_of_tables_that_are_not_there_say_so(own: Site) -> None:
     """Nothing was exported yet: every page is there and says what to run, and none claims that all is well; a group is
     not known."""
+    own.tables.create("state_records")
     expected = {
         "": "No share group has a status yet.", "groups": "acktrail run reconcile", "share-partitions": "",
         "findings": "Nothing was reconciled yet", "checks": "No run was validated yet",

@@ -22,7 +22,7 @@ from samples.history_tables import build
 from samples.sample_run import HOSTILE, RUN, hostile_run, sample_run, share_partition, store, table
 
 from acktrail.config import TablesConfig, dashboard_url, reports_kept
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail.errors import AcktrailError, ConfigurationError, NoTables, UnknownName
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.view.run_summary import RunTables, Summary, summarize, summary_json, unknowns
@@ -286,7 +286,7 @@ def test_refusals_are_one_line_and_leave_nothing(
     file.touch()
     cases: tuple[tuple[str, str | Path, type[AcktrailError], str], ...] = (
         ("--run-id", "no-such-run", UnknownName, "unknown run 'no-such-run'"),
-        ("--tables", tmp_path / "empty", InputError, "no reconcile run in"),
+        ("--tables", tmp_path / "empty", NoTables, "no tables at"),
         ("--out", file / "report.html", ConfigurationError, "cannot write"),
     )
     for option, value, expected, says in cases:

@@ -273,4 +273,5 @@ def test_what_is_no_interval_is_refused(text: str, world: World, monkeypatch: py
     monkeypatch.setenv("ACKTRAIL_RECONCILE_EVERY", text)
     with pytest.raises(ConfigurationError, match="ACKTRAIL_RECONCILE_EVERY"):
         check_due(world.config, "export", "run")
+    world.tables.begin()
     assert not world.tables.exists("reconcile_checks")

@@ -270,8 +270,9 @@ def _unexpected(error: Exception, arguments: list[str]) -> int:
     """A package that an extra brings is named, and what is wrong with this machine; all else, missing modules of
     acktrail's own included, is a defect."""
     package = (getattr(error, "name", "") or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if package and not package.startswith("acktrail"):
-        return _failed(_missing_package(arguments, package), arguments)
+    is_other = package and not package.startswith("acktrail")
+    if is_other and (missing := _missing_package(arguments, package)) is not None:
+        return _failed(missing, arguments)
     from acktrail.machine_faults import machine_fault
 
     if (fault := machine_fault(error)) is not None:

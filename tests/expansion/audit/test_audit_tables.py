@@ -106,7 +106,7 @@ def test_tables_without_looks_and_of_two_clusters(tmp_path: Path) -> None:
     silent.observations.append({"run_id": "r", "observed_at": BEGIN, "topic": "x", "error_code": 3})
     two.observations[0]["cluster_id"] = "other"
     plain.look(0, [10, 10], {})
-    with pytest.raises(ConfigurationError, match="no looks at partitions|no tables at"):
+    with pytest.raises(ConfigurationError, match="no tables at"):
         audit(TablesConfig(uri=str(tmp_path / "empty")))
     with pytest.raises(ConfigurationError, match="no topic was described"):
         audit(silent.filled(tmp_path / "silent"))

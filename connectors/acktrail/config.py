@@ -19,7 +19,6 @@ ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``
 ACKTRAIL_SPARK_MASTER       where jobs run that name no Spark master: ``local[4]``, ``sc://host:15002``, ``in-process``
 ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,
                             ``second-person`` (an approval by somebody other than the requester)
-ACKTRAIL_UNSEEN             how long archived records are shown that are not acknowledged: ``168h`` (default)
 ACKTRAIL_CACHE              folder for downloaded brokers, classes of Spark (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -201,11 +200,6 @@ def spark_master() -> str | None:
 def reconcile_every() -> dt.timedelta:
     """The least time between the beginnings of two scheduled reconciliations. Raises as `duration`."""
     return duration("ACKTRAIL_RECONCILE_EVERY", "5m", longest=dt.timedelta(hours=1))
-
-
-def unseen_time() -> dt.timedelta:
-    """How long archived records are shown that are not acknowledged. Raises as `duration`."""
-    return duration("ACKTRAIL_UNSEEN", "168h")
 
 
 def setting(variable: str) -> str:

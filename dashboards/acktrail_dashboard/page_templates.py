@@ -39,7 +39,7 @@ _FILTERS: Final = (
     *(offset_bands.strip_paths, partition_rows.group_line, partition_rows.notes, printable, printable_parts),
     *(record_evidence.hex_lines, wording.ago, wording.counted, wording.counts_text, wording.in_words, wording.instant),
     *(wording.is_trouble, wording.known_sum, wording.number, wording.severity_tone, wording.status_tone),
-    *(wording.subject_text, wording.trouble_text, wording.verdict_tone),
+    *(wording.subject_text, wording.trouble_text, wording.advice_text, wording.verdict_tone),
 )
 
 

@@ -168,7 +168,7 @@ def test_rates_by_topic_and_by_partition(world: World, capsys: pytest.CaptureFix
         "archived": 2,
         "deliveries": 5 + 2 + 5,
         "redeliveries": 1 + 4,
-        "passed_unrecorded": 5,
+        "passed_unfinished": 5,
     }
     assert topic["per_second"]["acknowledged"] == pytest.approx(5 / 86_400)
     parts = asked(world, capsys, "rates", "fraud", "--every", "1d", "--by-partition").answer["rates"]

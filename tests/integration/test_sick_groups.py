@@ -22,13 +22,13 @@ from acktrail_jobs.commands.pipeline_commands import reconcile
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 FIRST_LOOK = {
-    "waiting": ("unattended", "400 records wait, no members since the first look, "),
-    "undelivered": ("unattended", "200 records wait, none was ever delivered, no members since the first look, "),
+    "waiting": ("unattended", "400 records wait, and no member since "),
+    "undelivered": ("unattended", "200 records wait, none was ever delivered, and no member since "),
     "passed": ("inconsistent", "past_log_end: the state ends at offset 50, the log at 40"),
-    "rejecting": ("reject_storm", "0 records acknowledged, 0 deliveries released, 40 records archived"),
+    "rejecting": ("reject_storm", "Consumers give records up: 0 done, 40 given up for good, 0 handed back"),
     "lossy": (
         "retention_risk",
-        "120 records were removed unfinished: the log starts at 120, above first unfinished offset 0",
+        "The retention removed 120 records of lossy 0 before they were finished: the log starts at 120, above offset 0",
     ),
     "healthy": ("ok", ""),
 }
@@ -95,15 +95,15 @@ def test_what_each_sick_group_says(kafka: KafkaConfig, tmp_path: Path, capsys: p
     finish(workload, "waiting", 400, AcknowledgeType.ACCEPT)
     second = look(kafka, tables)
     assert second["waiting"]["status"] == "ok"
-    assert second["undelivered"]["reason"].startswith("120 records were removed that were never delivered: ")
+    assert second["undelivered"]["reason"].startswith("The retention removed 120 records of undelivered 0 that were ")
     assert second["undelivered"]["status"] == "retention_risk"
-    assert (second["rejecting"]["status"], second["rejecting"]["members"]) == ("archived_unseen", 0)
+    assert (second["rejecting"]["status"], second["rejecting"]["members"]) == ("loss_unseen", 0)
     assert second["passed"]["status"] == "inconsistent"
 
     done = run(capsys, "findings", "--group", "rejecting", "--seen-by", "Ada", "--tables", tables.uri)
     assert done.code == 0, done.stderr
     start_at(kafka, "passed", {("passed", 0): 40})
     third = look(kafka, tables)
-    assert "not acknowledged" not in third["rejecting"]["reason"]
+    assert "Lost for good" not in third["rejecting"]["reason"]
     assert third["rejecting"]["status"] in {"ok", "idle"}
     assert third["passed"]["status"] in {"ok", "idle", "rewound"}

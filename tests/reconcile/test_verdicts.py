@@ -274,8 +274,16 @@ def test_the_backlog_counts_every_offset_that_can_still_be_delivered(
         ({}, {"lag": None}, "replayed start offset 10, described start offset 10; lag not known"),
         ({"lag": 880}, {"lag": 880}, "replayed progress 10, described at least 120"),
         ({"lag": 995}, {"lag": 995}, "replayed progress 10, described at most 5"),
-        ({}, {"log_start_offset": 11}, "start offset 10, the log starts at 11"),
-        ({"log_end_offset": 9}, {"log_end_offset": 9, "lag": None}, "the state ends at offset 10, the log at 9"),
+        (
+            {},
+            {"log_start_offset": 11},
+            "start offset 10, the log starts at 11: unfinished records between them were removed",
+        ),
+        (
+            {"log_end_offset": 9},
+            {"log_end_offset": 9, "lag": None},
+            "the state ends at offset 10, the log at 9: nothing is delivered until the log reaches offset 10",
+        ),
         ({}, {"is_authorized": False}, "DESCRIBE on the group or its topics was missing after the export"),
         (
             {"is_authorized": False, "error": "no"},

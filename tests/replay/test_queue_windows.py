@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import COUNTED, LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
-from acktrail.replay.queue_windows import CONTEXT, judge_windows, newest_windows
+from acktrail.replay.queue_windows import CONTEXT, judge_windows
+from acktrail.replay.time_buckets import newest_windows
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 
@@ -50,19 +51,24 @@ def status(*window: Observation, **more: Any) -> str:
 
 
 def test_what_is_held_for_one_observation_is_not_stuck() -> None:
-    """Two observations at one offset are none, three are; and without anything that moves it is lag, not a stop."""
-    assert status(seen(5, 9), seen(5, 12)) == "ok"
-    assert status(seen(5, 9), seen(5, 12), seen(5, 15)) == "stuck"
+    """Two observations at one offset are none, three are where records above it are finished; where none is, a third of
+    the window is, and only where no earlier pause was as long."""
+    third = WINDOW // 3
+    assert status(seen(5, 9), seen(5, 12)) == "not_judged"
     assert status(seen(5, 9), seen(5, 9, acknowledged=2), seen(5, 9)) == "stuck"
-    assert status(seen(5, 9), seen(5, 9), seen(5, 9)) == "lagging"
+    pause = [seen(5, 9), seen(5, 12, at=third // 2), seen(5, 15, at=third)]
+    assert status(*pause) == "stuck"
+    assert status(*pause[:2], seen(5, 15, at=third - 1)) == "not_judged"
+    assert status(seen(0, 4), *pause) == "stuck"
+    assert status(seen(0, 4), seen(0, 5), seen(0, 6), *pause) == "not_judged"
 
 
 def test_a_pause_of_the_producers_is_no_recovery() -> None:
     """Stuck until the start offset moves or nothing is unfinished."""
     flat = [seen(5, 9)] * LONGEST
     assert status(*flat, previous=QueueStatus.STUCK) == "stuck"
-    assert status(*flat, previous=QueueStatus.LAGGING) == "lagging"
-    assert status(*flat[1:], seen(6, 9), previous=QueueStatus.STUCK) == "ok"
+    assert status(*flat, previous=QueueStatus.LAGGING) == "not_judged"
+    assert status(*flat[1:], seen(6, 9), previous=QueueStatus.STUCK) == "not_judged"
     assert status(*flat[1:], seen(9, 9), previous=QueueStatus.STUCK) == "ok"
 
 
@@ -71,40 +77,70 @@ def test_retention() -> None:
     that keeps up."""
     assert status(seen(5, 50), seen(5, 50, log_start=20)) == "retention_risk"
     assert status(seen(30, 50), seen(31, 50, log_start=20)) == "retention_risk"
-    assert status(seen(30, 50), seen(60, 90, log_start=20)) == "ok"
+    assert status(seen(30, 50), seen(60, 80, log_start=20)) == "ok"
     assert status(seen(95, 96, log_start=0), seen(97, 98, log_start=90), seen(99, 99, log_start=90)) == "ok"
+    assert judged(seen(30, 50), seen(60, 90, log_start=20), unseen_at=0, lost_records=7).status == "loss_unseen"
     assert status(seen(50, 50), seen(50, 50, log_start=50)) == "idle"
 
 
 def test_deliveries_that_end_badly() -> None:
-    """A releaser's records end archived after some deliveries, a rejecter's at the first; a few of both are normal."""
+    """A releaser's records end archived after some deliveries, a rejecter's at the first; a few of both are normal, and
+    so is one lock that ended."""
     assert status(seen(0, 9, released=4, archived=1)) == "release_loop"
+    assert status(seen(0, 9, released=4), max_delivery_count=2) == "release_loop"
+    assert status(seen(0, 9, released=1), max_delivery_count=1) == "not_judged"
     assert status(seen(9, 9, archived=4)) == "reject_storm"
     assert status(seen(9, 9, acknowledged=5, released=2, archived=1)) == "ok"
     waiting = seen(0, 9, archiving_records=2)
     assert status(waiting, waiting, waiting) == "archiving_stuck"
-    assert status(waiting, seen(0, 9, archiving_records=2, archived=1), waiting) == "stuck"
+    assert status(waiting, seen(0, 9, archiving_records=2, archived=1), waiting) == "reject_storm"
 
 
 def test_what_is_not_known_is_unknown() -> None:
     """No state, an incomplete one, no start offset, no ends of the log; what is certain nevertheless comes first."""
     nothing = {"observed_at": 0}
-    assert status(nothing, completeness=None) == "state_unknown"
+    assert status(nothing, completeness=None, verdict="missing_state") == "state_unknown"
     assert status(seen(9, 9), completeness="gap") == "state_unknown"
     assert status(nothing) == "state_unknown"
     assert status({"observed_at": 0, "log_start_offset": 4, "log_end_offset": 4}) == "idle"
     assert status(seen(9, 9), verdict="unknown", verdict_reason="why") == "state_unknown"
     rejected = {"observed_at": 0, "acknowledged": 0, "released": 0, "archived": 3}
     assert status(rejected, completeness="gap") == "reject_storm"
+    joined = judged(nothing, completeness=None, verdict="match")
+    assert (joined.status, joined.reason) == (
+        "not_judged",
+        "It joined after the export began; the next run will include it",
+    )
 
 
-def test_what_is_new_is_called_new() -> None:
+def test_what_is_new_is_not_judged() -> None:
     """One observation shows no trend, and no trouble in a group that has members; trouble that needs none shows."""
-    assert status(seen(1, 9)) == "new"
-    assert status({"observed_at": 0, "log_start_offset": 0, "log_end_offset": 9}) == "new"
-    assert status(*[{"observed_at": 0, "log_start_offset": 0, "log_end_offset": 9}] * 2) == "state_unknown"
+    assert status(seen(1, 9)) == "not_judged"
     assert status(seen(1, 9, archived=2)) == "reject_storm"
     assert status(seen(1, 9), members=0) == "unattended"
+
+
+def test_where_a_group_begins_says_whether_records_wait_for_it() -> None:
+    """Nothing was ever delivered: with `latest` the records in the log are not for it, members or not; with `earliest`
+    they are, and a member that finishes none for a third of the window is stuck."""
+
+    def undelivered(end: int, at: int = 0) -> Observation:
+        return {"observed_at": at, "log_start_offset": 0, "log_end_offset": end}
+
+    late = judged(undelivered(50), members=0, offset_reset="latest")
+    assert late.status == "idle"
+    assert "starts at the log end (`latest`): the 50 records in the log are not for it" in late.reason
+    for number in (1, 4):
+        assert status(*[undelivered(50)] * number, members=1, offset_reset="latest") == "idle"
+        assert status(*[undelivered(50)] * number, members=0, offset_reset="earliest") == "unattended"
+        assert status(*[undelivered(50)] * number, members=1, offset_reset="earliest") == "not_judged"
+    assert status(undelivered(50), undelivered(60), members=1, offset_reset="latest") == "not_judged"
+    pause = [undelivered(50, at) for at in (0, 1, WINDOW // 3)]
+    assert status(*pause, members=1, offset_reset="earliest") == "stuck"
+    assert status(*pause, members=1, offset_reset="latest") == "idle"
+    lost = {"lost_records": 7, "unseen_at": 0, "members": 0}
+    assert status(undelivered(50), offset_reset="earliest", **lost) == "retention_risk"
+    assert status(undelivered(50), offset_reset="latest", **{**lost, "unseen_at": None}) == "idle"
 
 
 def test_what_ended_has_ended() -> None:
@@ -113,8 +149,9 @@ def test_what_ended_has_ended() -> None:
     late = WINDOW + 1
     for name, bad in (("archived", "reject_storm"), ("released", "release_loop")):
         storm = seen(9, 9, **{name: 4})
-        after = "archived_unseen" if name == "archived" else "ok"
+        after = "loss_unseen" if name == "archived" else "ok"
         more = {"unseen_at": 0} if name == "archived" else {}
+        more |= {"max_delivery_count": 2}
         assert status(storm, seen(9, 9), **more) == bad
         assert status(storm, seen(9, 9, acknowledged=1), **more) == after
         assert status(storm, seen(9, 9), members=0, **more) == after
@@ -129,11 +166,14 @@ def test_archived_records_are_seen_until_somebody_acknowledges_them() -> None:
     assert (storm.status, storm.unseen_at.microsecond) == ("reject_storm", 5)
     well = seen(410, 410, at=WINDOW + 9, acknowledged=10)
     after = judged(well, unseen_at=5, archived_seen=400)
-    assert (after.status, after.unseen_at.microsecond) == ("archived_unseen", 5)
-    assert "400 records are archived in all, and not acknowledged" in after.reason
+    assert (after.status, after.unseen_at.microsecond) == ("loss_unseen", 5)
+    told = (
+        "Lost for good: 400 given up, 1,020 removed by the retention before they were finished, 3 skipped by a reset. "
+    )
+    assert told in judged(well, unseen_at=5, archived_seen=400, lost_records=1020, skipped_records=3).reason
     alone = judged(seen(410, 420), members=0, unseen_at=5, archived_seen=400)
     assert alone.status == QueueStatus.UNATTENDED
-    assert alone.reason.endswith("; 400 records are archived in all, and not acknowledged")
+    assert alone.reason.endswith(". Lost for good: 400 given up. No one has confirmed this yet")
     assert judged(well, archived_seen=400).status == QueueStatus.OK
     assert judged(seen(9, 9, acknowledged=5, archived=1)).unseen_at is None
 
@@ -168,15 +208,15 @@ def test_unknown_observations_are_passed_over() -> None:
     assert (found.status, found.reason) == (
         "stuck",
         (
-            "first unfinished offset 5 stays in the newest 3 observations with 10 records unfinished; meanwhile the "
-            "log end moved by 6 and 3 records were finished; 1 members"
+            "Offset 5 has blocked it since 1970-01-01 00:00:00 UTC; 10 records wait there, 6 came and 3 were finished "
+            "meanwhile; 1 member"
         ),
     )
     assert status(hole, seen(9, 9, log_start=0), hole, seen(9, 9, log_start=3), hole) == "state_unknown"
     assert status(seen(9, 9, state_epoch=1), hole, seen(9, 9, state_epoch=2)) == "rewound"
     assert status(seen(9, 9), seen(9, 9), members=None) == "idle"
-    lag = judged(seen(1, 5), hole, seen(2, 7), seen(3, 9))
-    assert lag.reason.startswith("6 records are unfinished, 4 were in the oldest of 3 observations, and never fewer")
+    lag = judged(seen(1, 5), hole, seen(2, 7), seen(3, 9), seen(4, 2004, at=60_000_000), seen(5, 4005, at=660_000_000))
+    assert lag.reason == "4,000 unfinished, 4 11 min ago: the consumers do not keep up; 1 member"
 
 
 def test_many_windows_are_judged_at_once() -> None:

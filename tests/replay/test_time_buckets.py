@@ -55,9 +55,9 @@ def naive(changes: Iterable[StatusChange]) -> Counter[tuple[object, ...]]:
 def _counts(change: StatusChange) -> Iterable[tuple[str, int]]:
     before, after = change.before, change.after
     if after.kind is not OffsetStatusKind.RECORDED:
-        is_unrecorded = before.kind is OffsetStatusKind.UNRECORDED and after.kind is OffsetStatusKind.BELOW_START
-        if is_unrecorded and change.at.cause is not Cause.RESET:
-            yield "passed_unrecorded", 1
+        is_unfinished = before.kind is OffsetStatusKind.UNRECORDED or before.delivery_state in (0, 3)
+        if is_unfinished and after.kind is OffsetStatusKind.BELOW_START and change.is_dated:
+            yield "skipped" if change.at.cause is Cause.RESET else "passed_unfinished", 1
         return
     if not change.is_dated:
         yield "undated", 1

@@ -283,7 +283,7 @@ def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: py
     stuck = world.queue(group, "stuck", unfinished_records=7, minutes=90, topic=group)
     found = {"rule": "past_log_end", "severity": "critical", "group_id": group, "topic_id": "T", "partition": 0,
              "topic": group, "detail": f"the state ends at 9: {group}"}  # fmt: skip
-    slow = [world.queue("slow", "release_loop", partition=n) for n in (2, 3)]
+    slow = [world.queue("slow", "lagging", partition=n) for n in (2, 3)]
     world.reconciled([stuck, world.queue("calm", "ok"), *slow], [found], run_id="r")
     rows = [{"group_id": each, "topic_id": "T", "topic": "orders", "partition": n, "verdict": "match", "run_id": "r"}
             for each, n in ((group, 0), ("calm", 1), ("slow", 2), ("slow", 3))]  # fmt: skip
@@ -310,9 +310,9 @@ def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: py
     for sentence, places in (
         (headline, ("status", "report", "web", "terminal")),
         (why, ("status", "report", "web", "terminal", "messages")),
-        ("1 stuck, 1 release loop, 1 ok", ("report", "web", "terminal")),
-        ("it is release_loop. What to do: ", ("status", "report", "web", "terminal", "messages")),
-        ("release loop", ("status", "report", "web", "terminal", "messages")),
+        ("1 stuck, 1 lagging, 1 ok", ("report", "web", "terminal")),
+        ("it is lagging. What to do: ", ("status", "report", "web", "terminal", "messages")),
+        ("lagging", ("status", "report", "web", "terminal", "messages")),
         (printable(found["detail"]), ("findings", "report", "web", "terminal", "messages")),
     ):
         assert [place for place in places if sentence not in said[place]] == [], sentence

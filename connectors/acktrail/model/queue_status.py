@@ -25,8 +25,15 @@ LONGEST: Final = 10
 """Observations that are kept at most: of more within ``WINDOW`` the closest ones become one."""
 COUNTED: Final = ("acknowledged", "released", "archived")
 """Counts of an observation."""
-STILL_UNSEEN: Final = "; {archived_seen} records are archived in all, and not acknowledged"
-"""Follows every other reason as long as it is true."""
+LOST: Final = MappingProxyType(
+    {
+        "archived_seen": "given up",
+        "lost_records": "removed by the retention before they were finished",
+        "skipped_records": "skipped by a reset",
+    }
+)
+"""Counts of records that a share partition will not get any more, and how they were lost. They never become fewer, and
+what is not acknowledged follows every other reason."""
 
 
 class QueueStatus(StrEnum):
@@ -34,16 +41,16 @@ class QueueStatus(StrEnum):
 
     INCONSISTENT = "inconsistent"
     RETENTION_RISK = "retention_risk"
-    UNATTENDED = "unattended"
-    STUCK = "stuck"
-    ARCHIVING_STUCK = "archiving_stuck"
     REJECT_STORM = "reject_storm"
+    ARCHIVING_STUCK = "archiving_stuck"
     RELEASE_LOOP = "release_loop"
-    ARCHIVED_UNSEEN = "archived_unseen"
+    STUCK = "stuck"
+    UNATTENDED = "unattended"
+    LOSS_UNSEEN = "loss_unseen"
     LAGGING = "lagging"
     STATE_UNKNOWN = "state_unknown"
     REWOUND = "rewound"
-    NEW = "new"
+    NOT_JUDGED = "not_judged"
     IDLE = "idle"
     OK = "ok"
 
@@ -79,5 +86,5 @@ RULES: Final[Mapping[str, tuple[QueueStatus, str]]] = MappingProxyType(
     {rule: (QueueStatus(own["name"]), reason) for own in _STATUSES for rule, reason in own["rules"].items()}
 )
 """The status of each rule, the first that applies decides, and its reason with the names of numbers and texts."""
-SAYS_UNSEEN: Final = frozenset({"reject_storm", "archived_unseen"})
+SAYS_LOST: Final = frozenset({"retention_undelivered", "loss_unseen"})
 """Rules that say it themselves."""

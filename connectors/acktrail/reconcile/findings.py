@@ -6,8 +6,8 @@ Severities, meanings and advice are those of the catalogue (``acktrail.model.rul
 and those that show beside others only: a share partition beside the others of its topic, the log of a state partition
 beside the snapshots in it.
 
-A finding of archived records, and their status, stays until somebody has seen them: acknowledged by name
-(``status_changes``), or shown for long enough. It comes back with the next archived record.
+A finding of archived records, and the status of every loss, stays until somebody has acknowledged it by name
+(``status_changes``). It comes back with the next record that is lost.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from __future__ import annotations
 import datetime as dt
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.schemas.table_schemas import FINDINGS, INSTANT, TABLES
+from acktrail.format.columns.schemas.table_schemas import FINDINGS, TABLES
 from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches, grouped
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
+from acktrail.model.queue_status import LOST
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -42,17 +45,18 @@ PLACES: Final = pa.schema(
 snapshot of the others, and the time of the newest record."""
 _TOPIC: Final = ("group_id", "topic_id")
 FINDING_VERDICTS: Final = tuple(verdict for verdict in Verdict if verdict is not Verdict.MATCH)
+_MAYBE_NO_RECORDS: Final = ", none beside another: they may be no records (transaction markers, compaction)"
 _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 """The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
 PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
 """Three times the pause between two prunings of a share coordinator."""
 _CHANGES: Final = "status_changes"
-_SETTLED: Final = (*KEY_COLUMNS, "archived_seen")
-_STATUSES: Final = ("cluster_id", *KEY_COLUMNS, "topic", "status", "archived_seen")
+_SETTLED: Final = (*KEY_COLUMNS, *LOST)
+_STATUSES: Final = ("cluster_id", *KEY_COLUMNS, "topic", "status", *LOST)
 
 
 def share_partition_findings(rows: pa.Table, observation: Observation, settled: pa.Table) -> pa.Table:
-    """Rows of ``FINDINGS`` from rows of ``RECONCILED``. `settled`: what ``settled_archives`` gives."""
+    """Rows of ``FINDINGS`` from rows of ``RECONCILED``. `settled`: what ``seen_losses`` gives."""
     unseen = _without(rows, settled)
     found = [rows_of_rule(rule, broken(rows), observation) for rule, broken in _RULES.items()]
     found.append(rows_of_rule("poison_records_archived", _archived(unseen), observation))
@@ -164,8 +168,10 @@ def _archiving_stale(rows: pa.Table) -> tuple[pa.Table, Any, str]:
 
 
 def _archived(rows: pa.Table) -> tuple[pa.Table, Any, str]:
+    """Brokers archive offsets without a record, too: the marker of a transaction stands alone."""
     own = rows.filter(pc.greater(rows["archived_seen"], 0))
-    return own, _joined(_text(own["archived_seen"]), " record(s) were archived"), "archived_at"
+    doubt = pc.if_else(own["archived_alone"], _MAYBE_NO_RECORDS, "")
+    return own, _joined(_text(own["archived_seen"]), " record(s) were archived", pc.fill_null(doubt, "")), "archived_at"
 
 
 _RULES: Final[Mapping[str, _Rule]] = {
@@ -271,23 +277,22 @@ def unpruned_findings(places: pa.Table, coverages: Mapping[int, Coverage], obser
 
 
 def note_seen(tables: Tables, groups: Sequence[str], seen_by: str, at: dt.datetime) -> pa.Table:
-    """Acknowledge, in the name of `seen_by`, the archived records that the newest statuses show of the groups that
-    match one of `groups` (shell style). Gives the new rows of ``status_changes``; none: there is nothing to
-    acknowledge.
+    """Acknowledge, in the name of `seen_by`, the losses that the newest statuses show of the groups that match one of
+    `groups` (shell style). Gives the new rows of ``status_changes``; none: there is nothing to acknowledge.
 
     Raises:
         ConfigurationError, RetryableError: the tables cannot be read or written.
     """
-    statuses = tables.read("queue_statuses", columns=_STATUSES, where=pc.field("archived_seen") > 0)
+    is_loss = reduce(or_, (pc.field(name) > 0 for name in LOST))
     rows = [
         {
             **row,
             "changed_at": at,
             "before": row["status"],
             "after": row.pop("status"),
-            "reason": f"{row['archived_seen']:,} archived record(s), seen by {seen_by}",
+            "reason": _seen_text(row, seen_by),
         }
-        for row in statuses.to_pylist()
+        for row in tables.read("queue_statuses", columns=_STATUSES, where=is_loss).to_pylist()
         if any(fnmatch.fnmatchcase(row["group_id"], glob) for glob in groups)
     ]
     found = pa.Table.from_pylist(rows, schema=TABLES[_CHANGES])
@@ -296,17 +301,12 @@ def note_seen(tables: Tables, groups: Sequence[str], seen_by: str, at: dt.dateti
     return found
 
 
-def seen_archives(tables: Tables) -> pa.Table:
-    """Key and `archived_seen` of each share partition: how many archived records were acknowledged, by any clock."""
-    return _most(tables.read(_CHANGES, columns=_SETTLED, where=pc.field("archived_seen").is_valid()))
+def _seen_text(row: Mapping[str, Any], seen_by: str) -> str:
+    lost = ", ".join(f"{row[name]:,} {how}" for name, how in LOST.items() if row[name])
+    return f"records lost for good: {lost}; seen by {seen_by}"
 
 
-def settled_archives(tables: Tables, now: dt.datetime, shown: dt.timedelta) -> pa.Table:
-    """The same with those that have been shown for as long as `shown`."""
-    is_old = pc.field("archived_at") <= pa.scalar(now - shown, INSTANT)
-    expired = tables.read("queue_statuses", columns=_SETTLED, where=is_old)
-    return _most(pa.concat_tables([seen_archives(tables), expired]))
-
-
-def _most(rows: pa.Table) -> pa.Table:
-    return grouped(rows, KEY_COLUMNS, archived_seen="max")
+def seen_losses(tables: Tables) -> pa.Table:
+    """Key and ``LOST`` of each share partition: how many records were acknowledged as lost, by any clock."""
+    rows = tables.read(_CHANGES, columns=_SETTLED, where=pc.field("archived_seen").is_valid())
+    return grouped(rows, KEY_COLUMNS, **dict.fromkeys(LOST, "max"))

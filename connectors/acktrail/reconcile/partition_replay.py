@@ -36,11 +36,13 @@ REPLAYED: Final = pa.schema(
         pa.field("is_misplaced", pa.bool_()),
         pa.field("initialized_at", pa.int64()),
         pa.field("archived_at", pa.int64()),
+        pa.field("archived_alone", pa.bool_()),
         pa.field("unreadable_at", pa.int64()),
         pa.field("broken_rules", pa.list_(pa.string())),
     ]
 )
-"""A replayed share partition, with the offsets of the records that show something about it."""
+"""A replayed share partition, with the offsets of the records that show something about it. `archived_alone`: no two
+offsets beside each other were ever archived."""
 _ROWS_AT_ONCE: Final = 1 << 17
 _ROWS_HELD: Final = 1 << 19
 _NEVER: Final = np.iinfo(np.int64).max
@@ -157,12 +159,14 @@ def replayed_states(saved: pa.Table, observation: Observation, coverages: Mappin
     count, homes, own = rows.num_rows, rows["state_partition"].to_numpy(), observation.state_partition_count
     if own is not None:
         homes = state_partitions_of(rows, own)
+    archived = rows["archived_ranges"].combine_chunks()
     columns: dict[str, Any] = {
         **{name: rows[name] for name in rows.column_names if name in REPLAYED.names},
         **derived_columns(rows),
         **observation.columns(count),
         "topic": pa.nulls(count, pa.string()),
-        "archived_seen": offset_counts(rows["archived_ranges"].combine_chunks()),
+        "archived_seen": (seen := offset_counts(archived)),
+        "archived_alone": pc.equal(pc.list_value_length(archived), seen),
         "completeness": completeness,
         "completeness_reason": reasons,
         "is_misplaced": pa.array(homes != rows["state_partition"].to_numpy()),

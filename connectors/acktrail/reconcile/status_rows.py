@@ -3,7 +3,6 @@ statuses, what changed, trends and totals."""
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,12 +13,12 @@ import pyarrow.compute as pc
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_COUNTS, INSTANT, STATUS_WINDOW, TABLES
 from acktrail.format.columns.share_partition_keys import first_matches
-from acktrail.model.queue_status import COUNTED, STATUS_TABLE, QueueStatus
+from acktrail.model.queue_status import COUNTED, LOST, STATUS_TABLE, QueueStatus
 from acktrail.model.reconciliation import Completeness
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.observed_run import Observation
-from acktrail.replay.queue_windows import CONTEXT, MOST, judge_windows, newest_windows
-from acktrail.replay.time_buckets import DAY_MS, FINE_MS, floored
+from acktrail.replay.queue_windows import CONTEXT, judge_windows
+from acktrail.replay.time_buckets import DAY_MS, FINE_MS, MOST, floored, newest_windows
 from acktrail.tables.delta.store import Tables
 
 _STATUSES: Final = TABLES["queue_statuses"]
@@ -27,6 +26,10 @@ _CHANGES: Final = TABLES["status_changes"]
 _TRENDS: Final = TABLES["queue_trends"]
 _ADDED: Final = ("unfinished_records", *COUNTED)
 _LIMIT: Final = "share.delivery.count.limit"
+_RESET: Final = "share.auto.offset.reset"
+PASSED: Final = ("passed_unfinished", "skipped")
+"""Unfinished records that the start offset passed: without a reset, and by one."""
+LOSSES: Final = tuple(name for name in LOST if name != "archived_seen")
 _RECONCILED: Final = (
     *("cluster_id", "run_id", "observed_at", *KEY_COLUMNS, "topic", "verdict", "completeness", "group_state"),
     *("log_start_offset", "log_end_offset_before", "log_end_offset_after", "unfinished_records", "archived_seen"),
@@ -66,18 +69,20 @@ class RunStatuses:
 
 
 def judge_run(
-    run: Observation, rows: pa.Table, before: pa.Table, counts: pa.Table | None, seen: pa.Table, shown: dt.timedelta
+    run: Observation, rows: pa.Table, before: pa.Table, counts: pa.Table | None, seen: pa.Table
 ) -> RunStatuses:
     """`rows`: what ``read_run_rows`` gives; `before`: the statuses of the run before (``QUEUE_STATUSES``); `counts`:
-    key and ``COUNTED``, what happened since then (a share partition without a row: nothing); None: not known. `seen`:
-    what ``seen_archives`` gives; `shown`: how long archived records stay unseen."""
+    key, ``COUNTED`` and ``PASSED``, what happened since then (a share partition without a row: nothing); None: not
+    known. `seen`: what ``seen_losses`` gives."""
     matches = first_matches(rows, before)
     earlier = {name: before[name].take(matches).combine_chunks() for name in before.column_names}
-    newest = _with_counts(rows, counts)
+    counted = _counted(rows, counts)
+    newest = _with_counts(rows, counted)
     windows = newest_windows(earlier["window"], newest)
     columns: dict[str, Any] = {name: rows[name].combine_chunks() for name in rows.column_names}
-    columns |= _remembered(columns, earlier)
-    columns["unseen_at"] = _unseen(run, rows, earlier, seen, shown)
+    columns |= _remembered(columns, earlier, counted)
+    columns["unseen_at"] = _unseen(columns, earlier, rows, seen)
+    columns["place"] = _place(columns)
     context = {**columns, "previous_status": earlier["status"], "previous_since": earlier["status_since"]}
     judged = judge_windows(windows, pa.table([context[name] for name in CONTEXT.names], schema=CONTEXT))
     columns |= {name: judged[name] for name in judged.column_names}
@@ -90,48 +95,69 @@ def judge_run(
     )
 
 
-def _remembered(now: dict[str, Any], earlier: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """What a share partition keeps from observation to observation longer than its window. Where nothing of it was ever
-    delivered, every record that the retention removed since the first observation is lost."""
+def _place(columns: dict[str, Any]) -> pa.Array:
+    """Topic and partition, for people."""
+    topic = pc.coalesce(columns["topic"], pc.binary_join_element_wise("topic id", columns["topic_id"], " "))
+    return pc.binary_join_element_wise(topic, columns["partition"].cast(pa.string()), " ")
+
+
+def _remembered(now: dict[str, Any], earlier: dict[str, pa.Array], counted: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """What a share partition keeps from observation to observation longer than its window. The retention removed every
+    unfinished record that the start offset passed without a reset, and those below the log start; where nothing was
+    ever delivered and the group does not start at the log end, all that it removed since the first observation. What a
+    reset skipped is delivered again where the start offset falls below it."""
     at, log_start = now["observed_at"], now["log_start_offset"]
     is_deserted = pc.fill_null(pc.equal(now["members"], 0), fill_value=False)
     no_instant, zero = pa.scalar(None, INSTANT), pa.scalar(0, pa.int64())
     moved = pc.max_element_wise(pc.subtract(log_start, pc.coalesce(earlier["log_start_offset"], log_start)), 0)
-    was_undelivered = pc.and_(pc.is_valid(earlier["status"]), pc.is_null(earlier["first_unfinished_offset"]))
-    lost = pc.if_else(was_undelivered, pc.add(pc.fill_null(earlier["lost_records"], 0), pc.fill_null(moved, 0)), zero)
+    is_for_it = pc.and_(pc.is_valid(earlier["status"]), pc.is_null(earlier["first_unfinished_offset"]))
+    is_for_it = pc.and_(is_for_it, pc.invert(pc.fill_null(pc.equal(now["offset_reset"], "latest"), fill_value=False)))
+    undelivered = pc.if_else(is_for_it, pc.fill_null(moved, 0), zero)
+    passed = pc.add(pc.fill_null(counted["passed_unfinished"], 0), undelivered)
+    removed = pc.add(pc.fill_null(earlier["removed_records"], 0), passed)
+    back = pc.fill_null(pc.subtract(earlier["first_unfinished_offset"], now["first_unfinished_offset"]), 0)
+    known = pc.subtract(pc.fill_null(earlier["skipped_records"], 0), pc.max_element_wise(back, zero))
+    skipped = pc.add(pc.max_element_wise(known, zero), pc.fill_null(counted["skipped"], 0))
+    lost = pc.max_element_wise(pc.add(removed, pc.fill_null(now["removed_now"], 0)), earlier["lost_records"])
     more = pc.greater(now["archived_seen"], pc.fill_null(earlier["archived_seen"], 0))
     return {
         "first_look_at": pc.coalesce(earlier["first_look_at"], at),
         "no_members_since": pc.if_else(is_deserted, pc.coalesce(earlier["no_members_since"], at), no_instant),
-        "lost_records": pc.if_else(pc.is_null(now["first_unfinished_offset"]), lost, now["lost_records"]),
+        "removed_records": removed,
+        "lost_records": lost,
+        "skipped_records": skipped,
         "archived_at": pc.if_else(pc.fill_null(more, fill_value=False), at, earlier["archived_at"]),
     }
 
 
-def _unseen(
-    run: Observation, rows: pa.Table, earlier: dict[str, pa.Array], seen: pa.Table, shown: dt.timedelta
-) -> pa.Array:
-    """`unseen_at` of the run before, unless somebody has acknowledged it since, or it was shown for long enough."""
-    acknowledged = seen["archived_seen"].take(first_matches(rows, seen)).combine_chunks()
-    is_seen = pc.greater_equal(acknowledged, earlier["archived_seen"])
-    is_old = pc.less_equal(earlier["unseen_at"], pa.scalar(run.observed_at - shown, INSTANT))
-    settled = pc.or_(pc.fill_null(is_seen, fill_value=False), pc.fill_null(is_old, fill_value=False))
-    return pc.if_else(settled, pa.scalar(None, INSTANT), earlier["unseen_at"])
+def _unseen(now: dict[str, Any], earlier: dict[str, pa.Array], rows: pa.Table, seen: pa.Table) -> pa.Array:
+    """The newest observation that showed a loss which no one has acknowledged: of archived records the one of the run
+    before, of others also this one. Null: there is none."""
+    acknowledged = seen.select(list(LOST)).take(first_matches(rows, seen))
+    known = {name: pc.fill_null(acknowledged[name].combine_chunks(), 0) for name in LOST}
+    grown = [pc.greater(now[name], pc.fill_null(earlier[name], 0)) for name in LOSSES]
+    is_new = pc.or_(*(pc.fill_null(each, fill_value=False) for each in grown))
+    found = pc.if_else(is_new, now["observed_at"], earlier["unseen_at"])
+    more = [pc.greater(pc.fill_null(now[name], 0), known[name]) for name in LOST]
+    return pc.if_else(pc.or_(pc.or_(more[0], more[1]), more[2]), found, pa.scalar(None, INSTANT))
 
 
-def _with_counts(rows: pa.Table, counts: pa.Table | None) -> pa.StructArray:
+def _counted(rows: pa.Table, counts: pa.Table | None) -> dict[str, pa.Array]:
+    """What happened to each row since the run before: 0 where nothing did, null where that is not known."""
+    names, count = (*COUNTED, *PASSED), rows.num_rows
+    if counts is None:
+        return dict.fromkeys(names, pa.nulls(count, pa.int64()))
+    matches = first_matches(rows, counts)
+    zero = pa.scalar(0, pa.int64())
+    return {name: pc.if_else(pc.is_null(matches), zero, counts[name].take(matches).combine_chunks()) for name in names}
+
+
+def _with_counts(rows: pa.Table, counted: dict[str, pa.Array]) -> pa.StructArray:
     """The newest observation of each row with what happened since the one before."""
     newest = rows["newest"].combine_chunks()
-    if counts is None:
-        return newest
-    matches = first_matches(rows, counts)
-    arrays = []
-    for field in newest.type:
-        if field.name in COUNTED:
-            taken = counts[field.name].take(matches).combine_chunks()
-            arrays.append(pc.if_else(pc.is_null(matches), pa.scalar(0, pa.int64()), taken))
-        else:
-            arrays.append(pc.struct_field(newest, field.name))
+    arrays = [
+        counted[field.name] if field.name in COUNTED else pc.struct_field(newest, field.name) for field in newest.type
+    ]
     return pa.StructArray.from_arrays(arrays, fields=list(newest.type))
 
 
@@ -143,7 +169,7 @@ def _changes(run: Observation, statuses: pa.Table, earlier: pa.Array, before: pa
         "changed_at": statuses["observed_at"],
         "before": earlier,
         "after": statuses["status"],
-        "archived_seen": pa.nulls(statuses.num_rows, pa.int64()),
+        **{name: pa.nulls(statuses.num_rows, pa.int64()) for name in LOST},
     }
     changed = pa.table([columns[name] for name in _CHANGES.names], schema=_CHANGES).filter(pc.invert(is_same))
     gone = before.filter(pc.is_null(first_matches(before, statuses)))
@@ -154,7 +180,7 @@ def _changes(run: Observation, statuses: pa.Table, earlier: pa.Array, before: pa
         "before": gone["status"],
         "after": pa.nulls(gone.num_rows, pa.string()),
         "reason": pa.repeat("the share partition is gone", gone.num_rows),
-        "archived_seen": pa.nulls(gone.num_rows, pa.int64()),
+        **{name: pa.nulls(gone.num_rows, pa.int64()) for name in LOST},
     }
     return pa.concat_tables([changed, pa.table([lost[name] for name in _CHANGES.names], schema=_CHANGES)])
 
@@ -201,8 +227,9 @@ def _us(instants: pa.Array) -> Any:
 
 def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
     """One row for each share partition that the run has a verdict on: columns of ``QUEUE_STATUSES`` that its
-    observation decides (`lost_records`: of those with a start offset), `newest` (an observation of ``STATUS_WINDOW``
-    without counts), `verdict_reason` and `critical_finding`. What a state says is null where it is not complete."""
+    observation decides, `removed_now` (unfinished records below the log start), `newest` (an observation of
+    ``STATUS_WINDOW`` without counts), `verdict_reason` and `critical_finding`. What a state says is null where it is
+    not complete."""
     own = pc.field("run_id") == run_id
     verdicts = tables.read("reconciliations", columns=_RECONCILED, where=own)
     states = tables.read("share_partition_states", columns=_STATES, where=own)
@@ -223,7 +250,7 @@ def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
         "delivery_counts": delivery_counts(state["batches"], state["start_offset"]),
         **_of_groups(tables, run_id, verdicts),
     }
-    columns |= {"verdict_reason": columns.pop("reason"), "lost_records": _lost(columns)}
+    columns |= {"verdict_reason": columns.pop("reason"), "removed_now": _removed(columns)}
     newest = {
         **{name: columns[name] for name in _OBSERVED},
         "recorded_at": _instants(state["last_record_timestamp_ms"]),
@@ -234,7 +261,7 @@ def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
     return pa.table(columns)
 
 
-def _lost(columns: dict[str, pa.Array]) -> pa.Array:
+def _removed(columns: dict[str, pa.Array]) -> pa.Array:
     """Unfinished records between start offset and log start, which were removed: what the lag counts beyond the
     unfinished records that are left. At least the one at the start offset, and no more than there are offsets."""
     distance = pc.subtract(columns["log_start_offset"], columns["first_unfinished_offset"])
@@ -286,16 +313,18 @@ def delivery_counts(batches: pa.Array, start_offsets: pa.Array) -> pa.Array:
 
 
 def _of_groups(tables: Tables, run_id: str, verdicts: pa.Table) -> dict[str, pa.Array]:
-    """Members and delivery count limit of each group, as described after the export, else before it."""
+    """Members, delivery count limit and where each group begins, as described after the export, else before it."""
     rows = tables.read("group_observations", columns=_GROUPS, where=pc.field("run_id") == run_id)
     described = rows.filter(pc.is_valid(rows["members"])).sort_by("phase")
-    limits = pc.map_lookup(described["configs"].combine_chunks(), pa.scalar(_LIMIT), "first")
+    configs = described["configs"].combine_chunks()
+    limits = pc.map_lookup(configs, pa.scalar(_LIMIT), "first")
     is_number = pc.match_substring_regex(limits, r"^[0-9]{1,4}$")
     numbers = pc.if_else(pc.fill_null(is_number, fill_value=False), limits, pa.scalar(None, pa.string()))
     matches = first_matches(verdicts, described, ["group_id"])
     return {
         "members": described["members"].take(matches).combine_chunks(),
         "delivery_count_limit": numbers.cast(pa.int32()).take(matches),
+        "offset_reset": pc.map_lookup(configs, pa.scalar(_RESET), "first").take(matches),
     }
 
 

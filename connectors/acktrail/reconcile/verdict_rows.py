@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.binary_column import BoolArray, Int64Array, rule_reasons
 from acktrail.format.columns.record_columns import NumberColumn, replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import RECONCILIATIONS
 from acktrail.format.columns.share_partition_keys import key_codes, state_partitions_of
@@ -27,7 +27,6 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.derived_columns import StateBatches, int64, is_large
 from acktrail.reconcile.observed_run import PHASES, Coverage, Descriptions, Observation
 from acktrail.reconcile.partition_replay import REPLAYED
-from acktrail.replay.queue_windows import rule_reasons
 
 RECONCILED: Final = pa.schema(
     [
@@ -38,7 +37,7 @@ RECONCILED: Final = pa.schema(
             REPLAYED.field(name)
             for name in (
                 *("is_misplaced", "last_record_offset", "last_record_timestamp_ms", "archiving_records"),
-                *("archived_at", "unreadable_at", "broken_rules"),
+                *("archived_at", "archived_alone", "unreadable_at", "broken_rules"),
             )
         ),
     ]

@@ -4,6 +4,8 @@ Counts: how many records were acknowledged, released, archived and delivered aga
 delivery is counted when it ends, at the broker's time of the state record. One that ended without a record (the broker
 was killed) is counted only in `deliveries`, once a later record shows it.
 
+Windows (``STATUS_WINDOW``): the newest observations of a share partition, what its status is judged by.
+
 Trends (rows of ``QUEUE_TRENDS``): rows are *parts*. Those of one interval become one row, and short intervals become
 longer ones; parts added in any grouping give the same row, as long as their order, which is that of time, stays.
 """
@@ -20,9 +22,10 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import Int64Array, ascending
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS
-from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STRING, TABLES, schema
+from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STATUS_WINDOW, STRING, TABLES, schema
 from acktrail.format.columns.share_partition_keys import are_equal, key_codes
 from acktrail.model.batches import DeliveryState
+from acktrail.model.queue_status import COUNTED, LEAST, LONGEST, WINDOW
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.model.status_changes import Cause
 from acktrail.model.status_changes import OffsetStatusKind as _Kind
@@ -50,11 +53,12 @@ COUNTS: Final = (
     "archived",
     "deliveries",
     "redeliveries",
-    "passed_unrecorded",
+    "passed_unfinished",
+    "skipped",
     "undated",
 )
-"""Records (offsets) that got the state; deliveries that ended, and those that were not the first; records that the
-start offset moved past without a state; records that got their state at an unknown time."""
+"""Records (offsets) that got the state; deliveries that ended, and those that were not the first; unfinished records
+that the start offset moved past, without a reset and by one; records that got their state at an unknown time."""
 _KEY: Final = (*KEY_COLUMNS, "interval_start_ms")
 RATES: Final = schema((STRING, "group_id", "topic_id"), (INT32, "partition"), (INT64, "interval_start_ms", *COUNTS))
 """The counts of one share partition in one interval that has any. Null: more than int64 holds."""
@@ -67,14 +71,18 @@ _MUCH: Final = 1 << 20
 """Sums of the shorter ranges of one piece do not overflow int64."""
 _FEW_ROWS: Final = 100_000
 _MOST: Final = 2**63 - 1
+MOST: Final = 1 << 58
+"""Offsets and counts of a window are below: sums and differences of them fit int64."""
 _SETTLED: Final = ("acknowledged", "archiving", "archived")
+_OPEN: Final = (int(DeliveryState.AVAILABLE), int(DeliveryState.ARCHIVING))
 
 
 def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
     """The counts of `rows` (``RATE_INPUTS``, texts maybe as dictionaries) by share partition and interval of
     `every_ms`, for ``sum_rates``."""
     recorded, passed = (are_equal(rows["standing"], kind) for kind in (_Kind.RECORDED, _Kind.BELOW_START))
-    passed &= are_equal(rows["before_standing"], _Kind.UNRECORDED) & ~are_equal(rows["cause"], Cause.RESET)
+    was_open = are_equal(rows["before_standing"], _Kind.RECORDED) & np.isin(_states(rows["before_state"]), _OPEN)
+    passed &= are_equal(rows["before_standing"], _Kind.UNRECORDED) | was_open
     counted = rows.append_column("recorded", pa.array(recorded)).filter(pa.array(recorded | passed))
     first, last = counted["first_offset"], pc.fill_null(counted["last_offset"], _MOST)
     wide = _INT64 if (last.to_numpy() - first.to_numpy().astype(np.float64) >= _MUCH).any() else INT64
@@ -105,17 +113,25 @@ def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
 def _factors(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
     """How much each offset of a row adds to each count."""
     dated, recorded = (rows[name].to_numpy() for name in ("is_dated", "recorded"))
-    state, was = (pc.fill_null(rows[name], -1).to_numpy() for name in ("delivery_state", "before_state"))
+    state, was = (_states(rows[name]) for name in ("delivery_state", "before_state"))
     count, counted = (pc.fill_null(rows[n], 0).to_numpy().astype(np.int32) for n in ("delivery_count", "before_count"))
-    ended = dated & recorded & (count > counted)
+    ended, passed = dated & recorded & (count > counted), dated & ~recorded
+    by_reset = are_equal(rows["cause"], Cause.RESET)
     return {
         **{name: dated & (state == (own := DeliveryState[name.upper()])) & (was != own) for name in _SETTLED},
         "released": ended & (state == DeliveryState.AVAILABLE),
         "deliveries": np.where(ended, count - counted, 0),
         "redeliveries": np.where(ended, np.maximum(count - np.maximum(counted, 1), 0), 0),
-        "passed_unrecorded": dated & ~recorded,
+        "passed_unfinished": passed & ~by_reset,
+        "skipped": passed & by_reset,
         "undated": ~dated & recorded,
     }
+
+
+def _states(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Delivery states, -1 for null."""
+    found: npt.NDArray[Any] = pc.fill_null(column, -1).to_numpy()
+    return found
 
 
 def _added(rows: pa.Table) -> pa.Table:
@@ -196,3 +212,45 @@ def _ranks(values: pa.ChunkedArray) -> Int64Array:
     ranks[np.append(places, len(places))] = np.arange(len(places) + 1)
     found: Int64Array = ranks[pc.fill_null(encoded.indices, len(places)).to_numpy()]
     return found
+
+
+def newest_windows(before: pa.Array, newest: pa.StructArray) -> pa.Array:
+    """``STATUS_WINDOW``: the observations that matter of each window of `before` (null: none), and `newest` of the same
+    row behind them: those within ``WINDOW``, and the newest ``LEAST``. Of more than ``LONGEST`` the one between the two
+    that are closest leaves its counts to the next one, which is never the newest."""
+    kind = STATUS_WINDOW.value_type
+    lengths = pc.fill_null(pc.list_value_length(before), 0).to_numpy() + 1
+    rows, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
+    places = np.arange(len(rows)) - rows  # in the flat list of `before`
+    places[ends - 1] = len(rows) - len(lengths) + np.arange(len(lengths))
+    flat = pa.concat_arrays([pc.list_flatten(before).cast(kind), newest.cast(kind)]).take(pa.array(places))
+    from_end = ends[rows] - np.arange(len(rows))
+    times = pc.struct_field(flat, "observed_at").cast(pa.int64()).to_numpy()
+    kept = (times > times[ends[rows] - 1] - WINDOW) | (from_end <= LEAST)
+    gone = _closest(times, ends, np.add.reduceat(kept, ends - lengths) if len(lengths) else lengths)
+    columns = {field.name: pc.struct_field(flat, field.name) for field in kind}
+    for name in COUNTED:
+        columns[name] = _inherited(columns[name], gone)
+    kept[gone] = False
+    offsets = np.append(0, np.cumsum(np.bincount(rows[kept], minlength=len(lengths))))
+    arrays = [columns[field.name].filter(pa.array(kept)) for field in kind]
+    values = pa.StructArray.from_arrays(arrays, fields=list(kind))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=STATUS_WINDOW)
+
+
+def _closest(times: Int64Array, ends: Int64Array, counts: Int64Array) -> Int64Array:
+    """Of each window with more than ``LONGEST`` observations the place of the one that goes: its `counts` newest ones
+    are looked at, which end before `ends`."""
+    gone = []
+    for end, count in zip(ends[counts > LONGEST].tolist(), counts[counts > LONGEST].tolist(), strict=True):
+        own = times[end - count : end - 1]
+        gone.append(end - count + 1 + int(np.argmin(own[2:] - own[:-2])))
+    return np.array(gone, np.int64)
+
+
+def _inherited(counts: pa.Array, gone: Int64Array) -> pa.Array:
+    """`counts` with those at `gone` added to the next ones; null where one of both is."""
+    values, known = pc.fill_null(counts, 0).to_numpy().copy(), counts.is_valid().to_numpy(zero_copy_only=False).copy()
+    values[gone + 1] += values[gone]
+    known[gone + 1] &= known[gone] & (values[gone + 1] < MOST)
+    return pa.array(values, mask=~known)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from acktrail.model.batches import DeliveryState, state_name
 from acktrail.model.record_history import RecordHistory, StatusInterval, UnknownPeriod
 from acktrail.model.status_changes import (
+    Cause,
     HistoryCompleteness,
     MissingRecords,
     OffsetStatus,
@@ -34,6 +35,9 @@ _WITHOUT_RECORD: Final = {
     OffsetStatusKind.UNINITIALIZED: "the share partition has no start offset yet",
     OffsetStatusKind.ABSENT: "the share partition was deleted, and no delivery state was recorded",
 }
+
+_PASSED: Final = {OffsetStatusKind.BELOW_START: "{how} before it was finished{since}"}
+"""What happened to a record that the start offset passed, and nothing had been recorded of it."""
 
 _NOW: Final = {
     **_STATUSES,
@@ -100,10 +104,19 @@ def conclusion(history: RecordHistory) -> str:
     recorded, now = history.last_recorded, history.now
     if recorded is None and history.kept_from_ms is not None:
         return f"{_STATUSES[now.status.kind]}; what happened before {instant_text(history.kept_from_ms)} is not kept"
+    before = history.intervals[-2].status if len(history.intervals) > 1 else None
+    if recorded is None and before is not None and before.kind is OffsetStatusKind.UNRECORDED:
+        return _PASSED.get(now.status.kind, _WITHOUT_RECORD[now.status.kind]).format(
+            how="skipped by a reset" if _cause(now) is Cause.RESET else "removed by the retention", since=_since(now)
+        )
     if recorded is None:
         return _WITHOUT_RECORD[now.status.kind]
     text = f"{status_text(recorded.status)}, delivery count {recorded.status.delivery_count}{_since(recorded)}"
     return text if recorded is now else f"{text}; {_NOW[now.status.kind]}{_since(now)}"
+
+
+def _cause(interval: StatusInterval) -> Cause | None:
+    return None if interval.since is None else interval.since.cause
 
 
 def _since(interval: StatusInterval) -> str:

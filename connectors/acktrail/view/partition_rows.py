@@ -191,7 +191,10 @@ def notes(row: PartitionRow) -> tuple[str, ...]:
     says_more = row.reason and (row.moved or wording.verdict_tone(row.verdict) != "ok")
     found = (
         *(
-            [f"since {wording.instant(row.status_since)}", wording.trouble_text(row.status, row.status_reason)]
+            [
+                f"since {wording.instant(row.status_since)}",
+                wording.trouble_text(row.status, row.status_reason, row.group_id, row.topic),
+            ]
             if _is_told(row)
             else ()
         ),

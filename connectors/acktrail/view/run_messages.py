@@ -24,7 +24,7 @@ from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.delta.store import Tables
-from acktrail.view.wording import in_words, status_rank, trouble_text
+from acktrail.view.wording import addressed, in_words, status_rank, trouble_text
 
 WELL: Final = "well"
 """The state of a subject that needs no look; also of one that no message was ever sent about."""
@@ -151,7 +151,7 @@ def _open_finding(subject: str, rows: Sequence[Mapping[str, Any]]) -> Notificati
         state="open",
         urgency=Urgency.ACT,
         title=_of_finding("Critical finding", subject),
-        text=text if rule is None else f"{text} {rule.advice}",
+        text=text if rule is None else f"{text} {addressed(rule.advice, first['group_id'], first['topic'])}",
         page="finding",
         query=(("rule", first["rule"]), ("subject", first["subject"])),
     )
@@ -205,8 +205,9 @@ def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]
         return well
     own = sorted((row for row in rows if row["status"] == status), key=lambda row: (_topic(row), row["partition"]))
     places = _some([f"{_topic(row)}:{row['partition']}" for row in own])
-    title, text = f"Group {name}: {in_words(status)}", f"{places}: {trouble_text(status, own[0]['reason'])}"
-    return replace(well, state=status.value, urgency=meaning.urgency, title=title, text=text)
+    why = trouble_text(status, own[0]["reason"], group_id, own[0]["topic"])
+    title = f"Group {name}: {in_words(status)}"
+    return replace(well, state=status.value, urgency=meaning.urgency, title=title, text=f"{places}: {why}")
 
 
 def _gone_group(group_id: str) -> Notification:

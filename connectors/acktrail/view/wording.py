@@ -3,12 +3,15 @@ shown. A tone says how urgent something is; how it looks is not decided here."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import KnownSum, printable, shortened
 
 TONES: Final = ("critical", "warning", "unknown", "info", "ok")
@@ -26,7 +29,7 @@ _STATUS_TONES: Final = {Urgency.ACT: "critical", Urgency.LOOK: "warning", Urgenc
 _OWN_TONES: Final = {
     QueueStatus.STATE_UNKNOWN: "unknown",
     QueueStatus.REWOUND: "info",
-    QueueStatus.NEW: "info",
+    QueueStatus.NOT_JUDGED: "info",
     QueueStatus.IDLE: "info",
 }
 _OF_SEVERAL: Final = {"holds": "hold", "fails": "fail"}
@@ -107,7 +110,7 @@ def is_trouble(status: str | None) -> bool:
     return status not in STATUSES or STATUS_TABLE[QueueStatus(status)].urgency is not Urgency.NOTHING
 
 
-def trouble_text(status: str | None, reason: str | None) -> str:
+def trouble_text(status: str | None, reason: str | None, group_id: str | None = None, topic: str | None = None) -> str:
     """Why a share partition is in trouble, and what to do about it; of one that is not the reason alone.
 
     >>> trouble_text("lagging", "2,443 unfinished records")
@@ -115,8 +118,27 @@ def trouble_text(status: str | None, reason: str | None) -> str:
     """
     if status not in STATUSES or not is_trouble(status):
         return printable(reason or "")
-    known = STATUS_TABLE[QueueStatus(status)]
-    return f"{printable(reason or known.meaning)}. What to do: {known.advice}."
+    why = printable(reason or STATUS_TABLE[QueueStatus(status)].meaning)
+    return f"{why}. What to do: {advice_text(status, reason, group_id, topic)}."
+
+
+def advice_text(status: str, reason: str | None, group_id: str | None = None, topic: str | None = None) -> str:
+    """What to do about a known status with that reason. The advice of a critical finding is that of its rule."""
+    rule = RULE_BY_ID.get((reason or "").partition(":")[0])
+    advice = STATUS_TABLE[QueueStatus(status)].advice if rule is None else rule.advice.removesuffix(".")
+    return addressed(advice, group_id, topic)
+
+
+def addressed(advice: str, group_id: str | None, topic: str | None = None) -> str:
+    """`advice` with GROUP and TOPIC replaced by names that are known, as a shell takes them.
+
+    >>> addressed("`acktrail record archived GROUP`", "billing")
+    '`acktrail record archived billing`'
+    """
+    for word, name in (("GROUP", group_id), ("TOPIC", topic)):
+        if name is not None:
+            advice = shlex.quote(name).join(re.split(rf"\b{word}\b", advice))
+    return printable(advice)
 
 
 def headline(

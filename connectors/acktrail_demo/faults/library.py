@@ -26,7 +26,7 @@ _MADE: Final = frozenset({"inject", "expected"})
 _FILE: Final = "faults.toml"
 OF_STATE_PARTITIONS: Final = frozenset({"export_complete", "records_quarantined", "state_log_pruned"})
 """Rules of findings whose subject is a state partition, not a share partition."""
-_IN_ORDER: Final = (QueueStatus.OK, QueueStatus.IDLE, QueueStatus.NEW)
+_IN_ORDER: Final = (QueueStatus.OK, QueueStatus.IDLE, QueueStatus.NOT_JUDGED)
 _NO_SUBJECT: Final = ("", None)
 Sign = tuple[str, str, str, int | None]
 """One thing that was found: what kind it is, its name, and the group and partition that it names (or neither)."""

@@ -29,7 +29,7 @@ FAULT_RECORDS: Final = 100
 """Records of each partition of that topic."""
 
 MISBEHAVING: Final = MappingProxyType(
-    {"label-printing": QueueStatus.ARCHIVED_UNSEEN, "invoice-archive": QueueStatus.UNATTENDED}
+    {"label-printing": QueueStatus.LOSS_UNSEEN, "invoice-archive": QueueStatus.UNATTENDED}
 )
 """Groups whose consumers reject, or release, every record that they get, and leave; the status that remains."""
 
@@ -201,7 +201,7 @@ class _Planner:
         topic = TopicPlan(name=name, partitions=partitions, waves=(tuple(wave),))
         group = self._group(FAULT_GROUP, GroupScript.CONSUME, topic)
         shipments = next(each for each in plain.topics if each.name == "shipments")
-        finals = {QueueStatus.ARCHIVED_UNSEEN: Action.REJECT, QueueStatus.UNATTENDED: Action.RELEASE}
+        finals = {QueueStatus.LOSS_UNSEEN: Action.REJECT, QueueStatus.UNATTENDED: Action.RELEASE}
         misbehaving = (
             self._group(name, GroupScript.CONSUME, shipments, record_plans=_always(shipments, finals[status]))
             for name, status in MISBEHAVING.items()

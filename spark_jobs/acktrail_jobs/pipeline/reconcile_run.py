@@ -16,7 +16,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.activity import doing
-from acktrail.config import TablesConfig, unseen_time
+from acktrail.config import TablesConfig
 from acktrail.executors import GROUP, Executors, JobStep, OpenExecutors, Results
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
@@ -35,7 +34,7 @@ from acktrail.reconcile.findings import (
     added_places,
     dropped_letter_findings,
     places_of,
-    settled_archives,
+    seen_losses,
     share_partition_findings,
     state_partition_findings,
     unpruned_findings,
@@ -147,7 +146,6 @@ def _reconcile(executors: Executors, stored: Tables, observation: Observation, r
         coverages=coverages,
         groups=executors.count * _GROUPS_EACH if start.rows(coverages) > _FEW_ROWS else 1,
         wanted=frozenset(wanted),
-        shown=unseen_time(),
     )
     work = partial(replay_numbered, judge, start)
     found = executors.run_grouped(REPLAY_RECORDS, shares, work, JUDGED, judge.groups, judge.judge)
@@ -183,15 +181,13 @@ def _summary(stored: Tables, run_id: str) -> ReconcileSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareJudge:
-    """The judge of a run. `groups`: how many shares there are; `wanted`: the tables whose files are written; `shown`:
-    how long archived records stay unseen."""
+    """The judge of a run. `groups`: how many shares there are; `wanted`: the tables whose files are written."""
 
     tables: TablesConfig
     observation: Observation
     coverages: Mapping[int, Coverage]
     groups: int
     wanted: frozenset[str]
-    shown: timedelta
 
     def judge(self, number: int, rows: pa.Table) -> Results:
         """Results of ``JUDGED`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
@@ -200,7 +196,7 @@ class ShareJudge:
         described = described.only(group_numbers(described.shares, self.groups) == number)
         states = one_state_per_partition(replayed_states(saved, self.observation, self.coverages))
         verdicts = reconcile_rows(states, described, self.observation, self.coverages).sort_by(_KEY)
-        settled = settled_archives(tables, self.observation.observed_at, self.shown)
+        settled = seen_losses(tables)
         broken = share_partition_findings(verdicts, self.observation, settled)
         yield "findings", broken
         yield "findings", without_start_findings(verdicts, self.observation)

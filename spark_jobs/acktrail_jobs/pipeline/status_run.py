@@ -32,17 +32,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.activity import doing
-from acktrail.config import TablesConfig, unseen_time
+from acktrail.config import TablesConfig
 from acktrail.executors import Executors, JobStep, Results, balanced_shares
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.findings import seen_archives
+from acktrail.reconcile.findings import seen_losses
 from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, TRENDS, add_parts, positions_at
-from acktrail.reconcile.status_rows import judge_run, read_run_rows, total_row
-from acktrail.replay.queue_windows import MOST
-from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
+from acktrail.reconcile.status_rows import PASSED, judge_run, read_run_rows, total_row
+from acktrail.replay.time_buckets import MOST, RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.tables.commit_order import number_at
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -53,7 +52,7 @@ _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
 _TEXTS: Final = ("group_id", "topic_id", "before_standing", "standing", "cause")
 _EVER: Final = 1 << 62
 """An interval of ms with all times."""
-_COUNTS: Final = pa.schema([RATES.field(name) for name in (*KEY_COLUMNS, *COUNTED)])
+_COUNTS: Final = pa.schema([RATES.field(name) for name in (*KEY_COLUMNS, *COUNTED, *PASSED)])
 _COUNT: Final = JobStep(name="count the changes since the run before", kinds={"counts": _COUNTS})
 STATUSES: Final = "queue_statuses"
 STEP: Final = "statuses/step"
@@ -103,8 +102,7 @@ def _write(tables: Tables, executors: Executors, run: Observation) -> None:
     bounds, exported = log_ends(run), read_ranges(tables).filter(run.exported_before)
     counts, counted = count_changes(executors, tables, bounds, counted_history(snapshot, bounds))
     rows = read_run_rows(tables, run.run_id)
-    seen = seen_archives(tables)
-    found = judge_run(run, rows, snapshot.read(), counts, seen, unseen_time())
+    found = judge_run(run, rows, snapshot.read(), counts, seen_losses(tables))
     totals = total_row(tables, run, exported, found.statuses, pc.sum(rows["archived_seen"]).as_py())
     moved = {STEP: run.run_number}
     for name, own in (("status_changes", found.changes), ("run_totals", totals)):
@@ -151,8 +149,8 @@ def log_ends(observation: Observation) -> dict[int, int]:
 def count_changes(
     executors: Executors, tables: Tables, bounds: Mapping[int, int], before: CountedHistory
 ) -> tuple[pa.Table | None, CountedHistory]:
-    """The counts of a run (key and ``COUNTED``; None: there is no history), and what is counted after it. `bounds`: the
-    ``log_ends`` of the run."""
+    """The counts of a run (key, ``COUNTED`` and ``PASSED``; None: there is no history), and what is counted after it.
+    `bounds`: the ``log_ends`` of the run."""
     snapshot = tables.snapshot(CHANGES)
     if snapshot is None:
         return None, before
@@ -168,8 +166,8 @@ def count_changes(
     shares = balanced_shares(files, lambda file: file.size_bytes, executors.count)
     work = partial(_counted, tables.config, dict(before.ends), ends)
     found = executors.run(_COUNT, [[file.path for file in share] for share in shares], work)["counts"]
-    counts = grouped(found, KEY_COLUMNS, **dict.fromkeys(COUNTED, "sum"))
-    for name in COUNTED:
+    counts = grouped(found, KEY_COLUMNS, **dict.fromkeys((*COUNTED, *PASSED), "sum"))
+    for name in (*COUNTED, *PASSED):
         small = pc.if_else(pc.less(counts[name], MOST), counts[name], pa.scalar(None, pa.int64()))
         counts = counts.set_column(counts.column_names.index(name), name, small)
     return counts, after

@@ -169,9 +169,10 @@ def rates(
     Counted are endings of deliveries as Kafka records them, at the broker's time of the state record. DELIVERIES are
     those that ended, REDELIVERIES those that were not a record's first. Not in any count: deliveries under way,
     renewed locks. Kafka's records do not distinguish a release from a lock that timed out, nor a reject from the
-    delivery count limit. The JSON form also has rates per second, records passed without a state, and those without a
-    known time (undated). Intervals in which nothing ended have no row. "at least" means that state records of that time
-    are missing: they are listed under "Not known". Answers from delivery_history (`acktrail run history`).
+    delivery count limit. The JSON form also has rates per second, unfinished records that the start offset passed,
+    and those without a known time (undated). Intervals in which nothing ended have no row. "at least" means that
+    state records of that time are missing: they are listed under "Not known". Answers from delivery_history
+    (`acktrail run history`).
 
     Example: acktrail record rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
     """

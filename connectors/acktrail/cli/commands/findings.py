@@ -37,7 +37,7 @@ def findings(
     ] = None,
     seen_by: Annotated[
         str | None,
-        typer.Option("--seen-by", help="Acknowledge the archived records of --group in this name; list nothing."),
+        typer.Option("--seen-by", help="Acknowledge the lost records of --group in this name; list nothing."),
     ] = None,
     all_of_them: Annotated[bool, typer.Option("--all", help="Also those that are not open any more.")] = False,
     *,
@@ -49,8 +49,8 @@ def findings(
     Open is what the newest reconciliation saw, and the newest audit of a branch. EVIDENCE is the state record that
     shows it: its state partition and offset in __share_group_state. The JSON form has one object for each finding. The
     exit code is 0 also when there are findings: `acktrail status` is the one for scripts.
-    Archived records stay a finding, and what archived most of its records keeps the status `archived_unseen`, until
-    somebody acknowledges them with --seen-by, or for ACKTRAIL_UNSEEN (7 days); from the next reconciliation on.
+    Records that were lost for good (given up, removed by the retention, skipped by a reset) are shown until somebody
+    acknowledges them with --seen-by; from the next reconciliation on.
 
     Example: acktrail findings --severity error --since 1d
     """
@@ -97,7 +97,7 @@ def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
         raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")
     noted = note_seen(store, groups, seen_by.strip(), dt.datetime.now(dt.UTC))
     if not noted.num_rows:
-        raise InputError("no group of that name has archived records", hint="`acktrail findings` lists them")
+        raise InputError("no group of that name has lost records", hint="`acktrail findings` lists them")
     for row in noted.to_pylist():
         where = f"{row['group_id']} {row['topic'] or row['topic_id']} {row['partition']}"
         typer.echo(printable(f"{where}: {row['reason']}"))

@@ -32,6 +32,7 @@ _LEAST_ROWS: Final = 3
 _GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "UNFINISHED")
 _QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "UNFINISHED", "REASON")
 _HELPERS: Final = ("words", "counts", "rank")
+_TOLD: Final = ("status", "reason", "group_id", "topic")
 """Columns of rows that say nothing of their own."""
 Row = Mapping[str, Any]
 
@@ -131,7 +132,7 @@ def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) 
         }
         for each in _rows(found.groups)
     ]
-    queues = [{**each, "told": trouble_text(each["status"], each["reason"])} for each in _in_trouble(found)]
+    queues = [{**each, "told": trouble_text(*(each[name] for name in _TOLD))} for each in _in_trouble(found)]
     return {
         "cluster_id": found.cluster_id,
         "at": now,
@@ -244,7 +245,7 @@ def _unfinished(group: Row) -> KnownSum:
 def _queue_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
     unfinished = None if row["unfinished_records"] is None else f"{row['unfinished_records']:,}"
     place = (row["group_id"], row["topic"] or row["topic_id"], row["partition"], in_words(row["status"]))
-    return (*place, ago(row["status_since"], now), unfinished, trouble_text(row["status"], row["reason"]))
+    return (*place, ago(row["status_since"], now), unfinished, trouble_text(*(row[name] for name in _TOLD)))
 
 
 def amounts(counts: Mapping[str, int] | None) -> str:

@@ -1,13 +1,17 @@
-"""Fixed-width big-endian structures out of a binary Arrow array, many rows at once; positions and orders of rows."""
+"""Fixed-width big-endian structures out of a binary Arrow array, many rows at once; positions and orders of rows;
+sentences with what rows hold."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from string import Formatter
 from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # glibc keeps freed memory only up to twice the largest block that was ever freed: this one, never written, lets it keep
 # the arrays of one batch for the next. Without it, fetching the pages again takes longer than decoding.
@@ -145,3 +149,58 @@ def by_partition_and_offset(partition_index: Int64Array, offsets: Int64Array) ->
     """The stable order of rows by share partition, then offset; all arrays of shape (n,)."""
     order = ascending(offsets)
     return order[ascending(partition_index[order])]
+
+
+def newest_column(mask: BoolArray) -> Int64Array:
+    """The last column of each row where `mask` holds; -1: none."""
+    return np.where(mask.any(1), mask.shape[1] - 1 - mask[:, ::-1].argmax(1), -1)
+
+
+def column_before(mask: BoolArray) -> Int64Array:
+    """For each place of a row the last column before it where `mask` holds; -1: none."""
+    newest = np.maximum.accumulate(np.where(mask, np.arange(mask.shape[1]), -1), axis=1)
+    return np.insert(newest[:, :-1], 0, -1, axis=1)
+
+
+def value_at(values: npt.NDArray[Any], column: Int64Array) -> Int64Array:
+    """The value of each row in its `column`; 0 where that is -1."""
+    return np.where(column < 0, 0, values[np.arange(len(values)), column])
+
+
+TextOf = Callable[[str, pa.Array], pa.Array]
+"""What a name stands for in some rows."""
+
+
+def each_text(text: Callable[[Any], str], values: Any) -> pa.Array:
+    """The text of each of `values`, written once for equal ones."""
+    codes = pc.dictionary_encode(values, null_encoding="encode")
+    codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
+    return pa.array([text(value) for value in codes.dictionary.to_pylist()], pa.string()).take(codes.indices)
+
+
+def rule_reasons(chosen: Int64Array, templates: Sequence[str], text_of: TextOf) -> pa.Array:
+    """The template that is `chosen` for each row, with the texts of the row in place of the names in it.
+
+    >>> stuck = pa.array([7, 9]).cast(pa.string())
+    >>> rule_reasons(np.array([1, 0]), ["fine", "stays at {start}"], lambda _, rows: stuck.take(rows)).to_pylist()
+    ['stays at 7', 'fine']
+    """
+    order = np.argsort(chosen, kind="stable")
+    bounds = np.searchsorted(chosen[order], np.arange(len(templates) + 1))
+    found = [pa.array([], pa.string())]
+    for template, begin, end in zip(templates, bounds, bounds[1:], strict=False):
+        if begin < end:
+            found.append(_filled(template, pa.array(order[begin:end]), text_of))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return pa.concat_arrays(found).take(pa.array(places))
+
+
+def _filled(template: str, rows: pa.Array, text_of: TextOf) -> pa.Array:
+    pieces: list[pa.Array] = []
+    for literal, name, spec, _ in Formatter().parse(template):
+        pieces.append(pa.repeat(literal, len(rows)))
+        if name is not None:
+            values = text_of(name, rows)
+            pieces.append(each_text(f"{{:{spec}}}".format, values) if spec else values.cast(pa.string()))
+    return pc.binary_join_element_wise(*pieces, "") if pieces else pa.repeat("", len(rows))

@@ -1,4 +1,4 @@
-"""Connectors beside the core (Parquet files, Kafka topics, tables as a source, transforms of rows), suites of tests for
+"""Connectors beside the core (Kafka topics as a sink, tables as a source, transforms of rows), suites of tests for
 those who write connectors, and the plan of a migration to another cluster."""
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Behaviour suites for sinks and transforms; ``source_testing`` has those for sources. Subclass one of the classes in a
 test module, and pytest collects its tests.
 
-    class TestParquetSink(SinkSuite):
-        connector_class = ParquetSink
+    class TestSqliteSink(SinkSuite):
+        connector_class = SqliteSink
 
-        def config(self): return {"folder": str(self.folder)}
+        def config(self): return {"file": str(self.folder / "rows.db")}
         def numbers(self, source_partition): ...
 
 What every promise means stands in ``acktrail.connect.contract``. pytest is not imported.

@@ -1,5 +1,5 @@
 """What the stream of Spark leaves in the tables is what an export leaves: records, ranges, positions, verdicts; also
-where several processes write and one commits. What Spark reads of the folder of a ``ParquetSink`` is its rows, once."""
+where several processes write and one commits."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from drivers.command_line import run
 from drivers.own_process import printed
 from hypothesis import given
 from hypothesis import strategies as st
-from plugins.test_parquet_sink import BY, a_task, some_logs, write
 from pyspark.sql import SparkSession
-from samples.memory_source import MemoryLog, MemoryTask
+from samples.memory_source import MemoryLog
 from servers.s3_server import S3
 from servers.workload import Workload
 from tables.exporter_process import pairs
 
 from acktrail.config import KafkaConfig, TablesConfig, environment
 from acktrail.connect.contract import LeaseTerms
-from acktrail.connect.source_batches import PRUNED, LogSpan, SourceBatch, SourcePartition, state_source_partition
+from acktrail.connect.source_batches import PRUNED, LogSpan, SourceBatch, state_source_partition
 from acktrail.errors import ConcurrentCommit, ForeignCluster, LeaseLost, LogChanged, Unreachable
 from acktrail.export.export_run import ExportRun, ExportSummary, observe
 from acktrail.kafka import log_reader
@@ -99,7 +98,8 @@ def stream(
 
 
 def records(tables: TablesConfig) -> list[dict[str, Any]]:
-    return Tables(tables).read("state_records").drop_columns(["run_id"]).sort_by(BY).to_pylist()
+    rows = Tables(tables).read("state_records").drop_columns(["run_id"])
+    return rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist()
 
 
 def covered(tables: TablesConfig) -> dict[int, list[tuple[Any, ...]]]:
@@ -288,26 +288,6 @@ def test_what_cannot_stream_is_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert "a stream needs a driver of its own" in connected
     assert "--checkpoint" in run(capsys, *there, "s3://bucket/tables").complaint(2)
     assert "no Kafka broker answered at 127.0.0.1:1" in run(capsys, *there, tmp_path).complaint(4)
-
-
-def test_spark_reads_the_folder_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    """The whole folder: exactly the rows, with the source partition as a column; nothing of the lease or of files that
-    are being written. With mergeSchema, columns that came later are read too, null in older rows."""
-    expected = write(TablesConfig(uri=str(tmp_path)))
-    for temporary in (tmp_path / "state_records").iterdir():
-        (temporary / ".part-x").write_bytes(b"half a file")
-    found = spark.read.parquet(str(tmp_path / "state_records"))
-    names = {row["source_partition"] for row in found.select("source_partition").distinct().collect()}
-    assert names == {MemoryTask([log]).source_partition for log in some_logs()}
-    rows = found.drop("source_partition").toArrow().sort_by(BY).to_pylist()
-    assert [{**row} for row in rows] == expected
-    assert spark.read.parquet(str(tmp_path / "export_ranges")).groupBy().sum("records_read").first()[0] == 99
-    task = a_task(tmp_path)
-    for number, wider in enumerate(({"a": [1]}, {"a": [2], "b": ["x"]})):
-        task.put(SourceBatch(source_partition=SourcePartition("p"), rows={"t": pa.table(wider)}, position=number))
-        task.flush()
-    merged = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "t")).select("a", "b").collect()
-    assert sorted(map(tuple, merged)) == [(1, None), (2, "x")]
 
 
 TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -9,13 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from samples.memory_plugins import WORLD, MemorySinkConnector, MemorySource, MemoryWorld
@@ -26,7 +24,6 @@ from acktrail.connect.contract import Config, SinkTaskContext, SourceConnector, 
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
 from acktrail.times import new_run_id
-from acktrail_plugins.parquet.parquet_sink import ParquetSink
 from acktrail_plugins.source_testing import ObservationSuite, SourceSuite
 from acktrail_plugins.testing import ConnectorSuite, SinkSuite, TransformSuite
 from acktrail_plugins.transforms import Filter, Mask, Route
@@ -152,26 +149,6 @@ class TestSinkThatIsAsked(TestMemorySink):
     connector_class = _AskedSinks
 
 
-class _InAFolder(SinkSuite):
-    """Rows as any engine reads them."""
-
-    @property
-    def files(self) -> Path:
-        return self.folder / "files"
-
-    def read(self, table: Path) -> pa.Table:
-        raise NotImplementedError
-
-    def numbers(self, source_partition: SourcePartition) -> list[int]:
-        table = self.files / self.table
-        rows = self.read(table) if table.exists() else self.batch(source_partition, 0, 0).rows[self.table]
-        if self.reads_logs:
-            own = pc.equal(rows["state_partition"], int(source_partition.rsplit("/", 1)[1]))
-        else:
-            own = pc.equal(rows["part"], str(source_partition))
-        return sorted(rows.filter(own)["offset" if self.reads_logs else "number"].to_pylist())
-
-
 class _OfLogs(SinkSuite):
     """State records: positions are offsets."""
 
@@ -190,43 +167,34 @@ class _OfLogs(SinkSuite):
         return log.batch(source_partition, first, end)
 
 
-class TestDeltaSinkOfAnyRows(_InAFolder):
+class TestDeltaSinkOfAnyRows(SinkSuite):
     """Rows of a stranger in Delta tables."""
 
     connector_class = DeltaSinkConnector
     examples = 5
 
     def config(self) -> Mapping[str, str]:
-        return {"tables": str(self.files)}
+        return {"tables": str(self.folder / "files")}
 
-    def read(self, table: Path) -> pa.Table:
-        return DeltaTable(str(table)).to_pyarrow_table()
+    @property
+    def delta(self) -> DeltaTable:
+        return DeltaTable(str(self.folder / "files" / self.table))
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        is_made = (self.folder / "files" / self.table).exists()
+        rows = self.delta.to_pyarrow_table() if is_made else self.batch(source_partition, 0, 0).rows[self.table]
+        if self.reads_logs:
+            own = pc.equal(rows["state_partition"], int(source_partition.rsplit("/", 1)[1]))
+        else:
+            own = pc.equal(rows["part"], str(source_partition))
+        return sorted(rows.filter(own)["offset" if self.reads_logs else "number"].to_pylist())
 
     def commits(self) -> int:
-        return int(DeltaTable(str(self.files / self.table)).version())
+        return int(self.delta.version())
 
 
 class TestDeltaSinkOfLogs(_OfLogs, TestDeltaSinkOfAnyRows):
     """State records in Delta tables."""
-
-
-class TestParquetSinkOfAnyRows(_InAFolder):
-    """Rows of a stranger in plain files."""
-
-    connector_class = ParquetSink
-
-    def config(self) -> Mapping[str, str]:
-        return {"folder": str(self.files)}
-
-    def read(self, table: Path) -> pa.Table:
-        return ds.dataset(table, partitioning="hive").to_table()
-
-    def commits(self) -> int:
-        return len(list(self.files.rglob("*.parquet")))
-
-
-class TestParquetSinkOfLogs(_OfLogs, TestParquetSinkOfAnyRows):
-    """State records in plain files."""
 
 
 class TestStateSourceConfiguration(ConnectorSuite):

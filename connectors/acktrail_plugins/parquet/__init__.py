@@ -1,1 +1,0 @@
-"""Rows in plain Parquet files, in a folder or a bucket."""

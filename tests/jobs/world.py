@@ -97,6 +97,7 @@ class World:
     def __init__(self, folder: Path, *, state_partitions: int = 4) -> None:
         self.config = TablesConfig(uri=str(folder))
         self.tables = Tables(self.config)
+        self.tables.begin()
         self.logs: dict[int, list[tuple[bytes | None, bytes | None]]] = {p: [] for p in range(state_partitions)}
         self.times: dict[tuple[int, int], int] = {}
         """When a record was appended, by state partition and offset, in ms, where a test says so."""

@@ -24,7 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 
-from drivers.airflow_scene import AirflowPages, AirflowReviewer, asked_until  # programs of the tests
+from drivers.airflow_scene import AirflowPages, AirflowReviewer, Scene, asked_until  # programs of the tests
 from drivers.axe import show_as
 from drivers.browser import Page, browsing
 from integration.test_documented_commands import Block, prepared_broker, run_lines, run_of
@@ -175,10 +175,12 @@ def take_reset(folder: Path = FOLDER) -> None:
         take_page("reset-form", f"dags/{_RESET}", "Share groups", button="Trigger")
         order = {"groups": ["order-fulfilment"], "all_topics": True, "strategy": "to-earliest", "dry_run": False}
         run_id = api.trigger(_RESET, {**order, "reason": "orders were booked twice"})
-        asked_until(api.approvals, "the approval")
+        named = {"logs": own / "airflow/logs", "messages": own, "url": running.url, "tokens": ()}
+        scene = Scene(api=api, broker=broker, tables=tables, **named)
+        approval = scene.approval(run_id)
         run = f"dags/{_RESET}/runs/{quote(run_id, safe='')}"
         take_page("reset-approval", f"{run}/tasks/approve/required_actions", ", repeats ")
-        api.answer(api.approvals()[0], "Approve")
+        scene.answer(approval, "Approve")
         asked_until(lambda: api.run(_RESET, run_id).state == "success", "the run")
         take_page("reset-run", run, "check_result")
 

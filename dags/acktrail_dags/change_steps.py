@@ -13,10 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import TriggerRule, task
+from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.change import api
@@ -36,17 +37,21 @@ from acktrail.errors import (
     ChangeRefused,
     ConfigurationError,
     InputError,
+    NoTables,
     OutcomeUnknown,
     QualityGateFailed,
     RetryableError,
     UnknownName,
 )
 from acktrail.plain_data import from_json_value, to_json_value
+from acktrail.plain_tables import few, printable
 from acktrail.times import instant_text, now_ms
+from acktrail.view.wording import in_words
+from acktrail_dags.links import run_address
 from acktrail_dags.parameters import STRATEGIES, TITLES, DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text, subject_text
 from acktrail_dags.run_target import Place, cluster_at, place_of, table_run_id, tables_at, tables_config
-from acktrail_dags.task_reports import advice_of, as_airflow_errors, notifiers_of_reset
+from acktrail_dags.task_reports import MESSAGE, advice_of, as_airflow_errors, chosen_notifiers
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -109,8 +114,8 @@ def dag_settings(profile: DagProfile) -> dict[str, Any]:
         "dagrun_timeout": timedelta(hours=48),
         "tags": ["acktrail", "kafka", "share-groups", "data-quality", *profile.tags],
         "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
-        "on_failure_callback": notifiers_of_reset("failed"),
-        "on_success_callback": notifiers_of_reset("succeeded"),
+        "on_failure_callback": change_notifiers("failed"),
+        "on_success_callback": change_notifiers("succeeded"),
     }
 
 
@@ -127,7 +132,10 @@ def begin(context: Context) -> str:
         hint = "trigger it from Airflow's page or interface, signed in"
         raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
     tables = tables_config(form["tables_uri"], form.get("profile"))
-    for row in read_plan_rows(tables, {"run_id": _run_id(context)}, columns=["plan_id"]):
+    earlier: list[dict[str, Any]] = []
+    with suppress(NoTables):  # the first plan makes them
+        earlier = read_plan_rows(tables, {"run_id": _run_id(context)}, columns=["plan_id"])
+    for row in earlier:
         if (step := _next_step(tables, row["plan_id"])).is_open:
             text = f"this run made plan {row['plan_id']} before, and what that sent is not settled"
             raise OutcomeUnknown(text, hint=step.form, data={"plan": row["plan_id"]})
@@ -158,6 +166,62 @@ def errors_of(stored: StoredPlan, *, retried: tuple[type[AcktrailError], ...] = 
 
     with as_airflow_errors(advice, retried):
         yield
+
+
+class ChangeNotifier(BaseNotifier):
+    """Calls `inner` with a message about a change: who asks for what on which cluster, how the plan stands, and what a
+    person does next. `moment` is ``asked`` (a person is waited for), ``succeeded`` or ``failed``."""
+
+    def __init__(self, inner: BaseNotifier, moment: str) -> None:
+        super().__init__()
+        self._inner, self._moment = inner, moment
+
+    def notify(self, context: Context) -> None:
+        """Hand it over."""
+        run, dag, ti = context.get("dag_run"), context.get("dag"), context.get("ti")
+        run_id = str(context.get("run_id") or getattr(run, "run_id", ""))
+        dag_id = dag.dag_id if dag is not None else str(getattr(run, "dag_id", ""))
+        plan: Any = ti.xcom_pull(task_ids="plan") if ti is not None else None
+        form = context.get("params") or {}
+        about = few([*form.get("groups", ()), *(form[name] for name in ("topic", "plan_id") if form.get(name))])
+        asker = getattr(run, "triggering_user_name", None) or "an unknown user"
+        subject = plan["subject"] if plan else printable(f"{dag_id} of {about or 'nothing'}: {asker} asks")
+        status, text = change_text(self._moment, plan)
+        message = {
+            "kind": "approval" if self._moment == "asked" else "change",
+            "subject": subject,
+            "urgency": "nothing" if self._moment == "succeeded" else "act",
+            "title": f"{status}: {subject}",
+            "text": text,
+            "link": run_address(dag_id, run_id),
+            "run_id": run_id,
+        }
+        self._inner(cast("Context", {**context, MESSAGE: message}))
+
+
+def change_notifiers(moment: str) -> list[BaseNotifier]:
+    """For a run of a change; see `ChangeNotifier`."""
+    return [ChangeNotifier(inner, moment) for inner in chosen_notifiers()]
+
+
+def change_text(moment: str, stored: StoredPlan | None) -> tuple[str, str]:
+    """How a change stands at a `moment`, and what a person does next. `stored` None: this run has no plan."""
+    if moment == "asked":
+        return "An approval is waited for", f"No answer in {_HOURS_TO_ANSWER} hours is a rejection."
+    if stored is None:
+        return "Failed without a plan", "The log of the task that failed says why, and what to do."
+    begin = "Failed, status " if moment == "failed" else ""
+    try:
+        found = plan_status.plan_status(tables_at(stored), stored["plan_id"])
+    except AcktrailError as error:
+        return f"{begin}not known", f"{error.message}. When the tables answer again, clear the task verify."
+    status = ChangeStatus(found["standing"])
+    if moment == "succeeded" and status is ChangeStatus.PLANNED:
+        return "Planned", "It was a dry run: nothing was sent."
+    step = next_step(status, found["verified"]).on(stored["plan_id"])
+    decided = f"Decided by {printable(found['decisions'][-1]['by'])}. " if found["decisions"] else ""
+    shown = f"{begin}{in_words(status)}"
+    return shown[0].upper() + shown[1:], decided + step.form
 
 
 def stored(plan: ChangePlan, place: Place, context: Context, *, partial: bool = False, watch_s: int = 0) -> StoredPlan:
@@ -197,7 +261,7 @@ def _approval() -> HITLOperator:
         options=[_APPROVE, _REJECT],
         defaults=_REJECT,
         response_timeout=timedelta(hours=_HOURS_TO_ANSWER),
-        notifiers=notifiers_of_reset("asked"),
+        notifiers=change_notifiers("asked"),
         retries=0,
         doc_md="A person reads the plan and decides. No answer in time is a rejection.",
     )

@@ -22,9 +22,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.config import notifiers_factory
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
+from acktrail.machine_faults import machine_fault
 from acktrail.plain_tables import printable, table
 from acktrail_dags import run_target
-from acktrail_dags.links import dashboard_address, run_address
+from acktrail_dags.links import dashboard_address
 from acktrail_dags.parameters import in_form_words
 
 if TYPE_CHECKING:
@@ -60,12 +61,6 @@ def advice_of(texts: Mapping[type[AcktrailError], str]) -> Advice:
 
 
 _OF_A_PIPELINE: Final = advice_of(_ADVICE)
-_RESETS: Final = {
-    "asked": ("approval", "An approval is waited for", "act"),
-    "succeeded": ("reset", "Ended", "nothing"),
-    "failed": ("reset", "Failed", "act"),
-}
-"""Kind, title and urgency of a message about a run of a reset."""
 
 
 def show(title: str, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -161,11 +156,14 @@ def as_airflow_errors(
 ) -> Iterator[None]:
     """Around a task's work: an error of a class in `retried` goes to Airflow's retries, any other AcktrailError fails
     at once. An OutcomeUnknown is retried where the task reads from its tables what it did. The log ends with whether
-    Airflow tries again, else with `advice`. Any other exception is a defect and passes unchanged: its traceback is in
-    the log, the task's retries apply."""
+    Airflow tries again, else with `advice`. A fault of the machine counts as an AcktrailError. Any other exception is
+    a defect and passes unchanged: its traceback is in the log, the task's retries apply."""
     try:
         yield
-    except AcktrailError as error:
+    except Exception as raised:
+        error = raised if isinstance(raised, AcktrailError) else machine_fault(raised)
+        if error is None:
+            raise
         left = _tries_left() if isinstance(error, retried) else 0
         then = f"Airflow tries again, {left} more at most." if left else advice(error)
         message, hint = in_form_words(error.message), in_form_words(error.hint)
@@ -173,7 +171,7 @@ def as_airflow_errors(
         _log.log(logging.WARNING if left else logging.ERROR, "%s.", said)
         if isinstance(error, retried):
             raise
-        raise AirflowFailException(f"{message} ({hint})" if hint else message) from error
+        raise AirflowFailException(f"{message} ({hint})" if hint else message) from raised
 
 
 def _tries_left() -> int:
@@ -191,36 +189,6 @@ def chosen_notifiers() -> list[BaseNotifier]:
         return []
     module, _, function = named.partition(":")
     return list(getattr(import_module(module), function)())
-
-
-class ResetNotifier(BaseNotifier):
-    """Calls `inner` with a message about a run of a reset: `kind` is ``approval`` or ``reset``."""
-
-    def __init__(self, inner: BaseNotifier, *, kind: str, title: str, urgency: str) -> None:
-        super().__init__()
-        self._inner, self._kind, self._title, self._urgency = inner, kind, title, urgency
-
-    def notify(self, context: Context) -> None:
-        """Hand it over."""
-        run = context.get("dag_run")
-        run_id, dag = str(context.get("run_id") or getattr(run, "run_id", "")), context.get("dag")
-        dag_id = dag.dag_id if dag is not None else str(getattr(run, "dag_id", ""))
-        message = {
-            "kind": self._kind,
-            "subject": dag_id,
-            "urgency": self._urgency,
-            "title": f"{self._title}: {dag_id}",
-            "text": f"Run {printable(run_id)}.",
-            "link": run_address(dag_id, run_id),
-            "run_id": run_id,
-        }
-        self._inner(cast("Context", {**context, MESSAGE: message}))
-
-
-def notifiers_of_reset(moment: str) -> list[BaseNotifier]:
-    """For a run of a reset: `moment` is ``asked`` (a person is waited for), ``succeeded`` or ``failed``."""
-    kind, title, urgency = _RESETS[moment]
-    return [ResetNotifier(inner, kind=kind, title=title, urgency=urgency) for inner in chosen_notifiers()]
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=5))

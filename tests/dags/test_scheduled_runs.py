@@ -151,6 +151,7 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
     dry = scene.start(ROLLBACK, plan_id=plan_id)
     states = scene.ended(ROLLBACK, dry)
     assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
+    undo = scene.api.returned(ROLLBACK, dry, "plan")["subject"]
     command_line.run(capsys, "change", "apply", scene.api.returned(ROLLBACK, dry, "plan")["plan_id"], *where)
     assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
     for plan, rule in ((plan_id, "plan_undone"), (closed, "nothing_to_undo")):
@@ -159,9 +160,16 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
     suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())
     assert suites == {"reset_plan", "reset_result"}
     look_at_the_dashboard(scene, approved, plan_id, tab)
-    assert _about_resets(scene).count(("approval", approved, "act")) == 1
-    asked_until(lambda: ("reset", wrong, "act") in _about_resets(scene), "the message about the failed run")
-    asked_until(lambda: ("reset", rejected, "nothing") in _about_resets(scene), "the message about the rejected run")
+    told = {
+        (approved, "approval", "act", f"An approval is waited for: {asked.subject}"): "No answer in 20 hours",
+        (approved, "change", "nothing", f"Done: {asked.subject}"): "Decided by admin. Nothing is left to do.",
+        (rejected, "change", "nothing", f"Rejected: {other.subject}"): "Decided by admin. It is closed.",
+        (wrong, "change", "act", f"Failed without a plan: {RESET} of bills-desk: admin asks"): "The log of the task",
+        (dry, "change", "nothing", f"Planned: {undo}"): "It was a dry run: nothing was sent.",
+    }
+    for message, text in told.items():
+        asked_until(lambda message=message: message in _about_resets(scene), f"{message} in {_about_resets(scene)}")
+        assert _about_resets(scene)[message].startswith(text)
 
 
 def validated_undo(scene: Scene, plan_id: str) -> Any:
@@ -266,8 +274,12 @@ def is_accessible_in_frame(pages: AirflowPages) -> None:
         assert pages.frame_value("d.documentElement.scrollWidth <= d.documentElement.clientWidth"), width
 
 
-def _about_resets(scene: Scene) -> list[tuple[str, str, str]]:
-    return [(each["kind"], each["run_id"], each["urgency"]) for each in messages(scene.messages)]
+def _about_resets(scene: Scene) -> dict[tuple[str, ...], str]:
+    """The texts of the messages, each of which came once."""
+    sent, key = messages(scene.messages), ("run_id", "kind", "urgency", "title")
+    found = {tuple(each[name] for name in key): each["text"] for each in sent}
+    assert len(found) == len(sent)
+    return found
 
 
 def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, tab: Page | None) -> None:

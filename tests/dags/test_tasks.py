@@ -5,6 +5,7 @@ that a person reads, what is noted of an approval, and what an unknown outcome c
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import logging
 import re
@@ -26,7 +27,6 @@ from hypothesis import strategies as st
 
 from acktrail import errors
 from acktrail.change import api
-from acktrail.change.audit import integrity
 from acktrail.change.audit.audit_chain import Event, audit_entry
 from acktrail.change.change_kind import Settled, load_plan
 from acktrail.change.lifecycle import plan_status
@@ -34,6 +34,7 @@ from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, OutcomeUnknown, Unreachable
+from acktrail.view import integrity
 
 pytestmark = pytest.mark.airflow
 
@@ -215,6 +216,19 @@ def test_what_needs_a_person_fails_at_once(error: errors.AcktrailError, caplog: 
     assert re.search("clear (this task|the run)|trigger a new run", caplog.text)
     with pytest.raises(ZeroDivisionError), task_reports.as_airflow_errors():
         raise ZeroDivisionError  # what acktrail did not foresee is not dressed up as advice
+
+
+def test_fault_of_the_machine_is_told_as_at_the_command_line(caplog: pytest.LogCaptureFixture) -> None:
+    """One line with what is wrong and what to do; what may pass is retried."""
+    wrong = OSError(errno.EROFS, "Read-only file system", "tables")
+    with pytest.raises(exceptions.AirflowFailException), task_reports.as_airflow_errors():
+        raise wrong
+    line = "tables: Read-only file system. name a place that can be written. Correct it, then clear this task."
+    assert caplog.messages == [line]
+    full = OSError(errno.ENOSPC, "No space left on device", "tables")
+    with running_as_try(1), pytest.raises(OSError, match="No space"), task_reports.as_airflow_errors():
+        raise full
+    assert "make room, then run again. Airflow tries again, 2 more at most." in caplog.messages[-1]
 
 
 def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,11 +458,16 @@ def test_plan_that_is_not_done_fails_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     """Whatever became of what was sent: `verify` itself fails, for plans of every kind, also of one whose kind knows
-    nothing of outcomes. The log says what a person does, by the status of the plan and in the form's words."""
+    nothing of outcomes. The log and the message say what a person does, by the status of the plan and in the form's
+    words."""
     monkeypatch.setattr("acktrail.change.execution.reset_kind.ResetChange.raise_unless_done", lambda *_: None)
     steps, advice = NOT_DONE[name]
-    text = logged(monkeypatch, caplog, sent(tmp_path, *steps))
+    made = sent(tmp_path, *steps)
+    text = logged(monkeypatch, caplog, made)
+    told, next_step = change_steps.change_text("failed", made)
+    assert told.startswith("Failed, status ")
     assert advice in text
+    assert advice in next_step
     assert "change apply" not in text
     assert "change verify" not in text
 
@@ -463,6 +482,7 @@ def test_lost_audit_is_not_taken_for_a_plan_that_was_not_sent(
         change_steps.verify.function(made, ti=SimpleNamespace(xcom_pull=lambda **_: None))
     shutil.rmtree(tmp_path)
     assert "how the plan stands" in logged(monkeypatch, caplog, made)
+    assert change_steps.change_text("failed", made)[0] == "Failed, status not known"
 
 
 def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES
 from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.export_ranges import TableLogs
 from acktrail.tables.lease import sink_lease
 from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_plugins.stream.state_stream import (
@@ -102,6 +103,16 @@ def records(tables: TablesConfig) -> list[dict[str, Any]]:
     return rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist()
 
 
+def last_records(kafka: KafkaConfig, tables: TablesConfig) -> list[int | None]:
+    """What the tables keep of the last record of each state partition, to compare it with the log."""
+    topic, logs = StreamPlan(kafka=kafka, tables=tables, run_id="r").backlog()
+    names = {state_source_partition(topic["cluster_id"], topic["topic_id"], number): number for number in logs}
+    stored = TableLogs(Tables(tables), Tables(tables).snapshot("state_records"))
+    found = [stored.stored_log(name, number).last_fingerprint for name, number in names.items()]
+    assert any(found)
+    return found
+
+
 def covered(tables: TablesConfig) -> dict[int, list[tuple[Any, ...]]]:
     """Ranges of each state partition, in order."""
     names = ("first_offset", "last_offset", "gap_first", "gap_last", "gap_reason", "records_read", "records_decoded")
@@ -134,6 +145,7 @@ def test_stream_and_export_continue_each_other(
     observed = observe(kafka, whole)
 
     assert records(mixed) == records(whole)
+    assert last_records(kafka, mixed) == last_records(kafka, whole)
     assert last.records_read == last.records_decoded > 3
     assert last.rows["state_records"] == last.records_read
     for number, ranges in covered(mixed).items():

@@ -189,13 +189,17 @@ class TableStream:
     _landed: Callable[[], None] = lambda: None
 
     def drain(self, session: Callable[[], SparkSession]) -> None:
-        """Up to where the logs end now; where the tables have that, no `session` is asked for. Use ``run.open`` first.
+        """Up to where the logs end now. Where the tables end there, no `session` is asked for: this process compares
+        the logs with the stored records. Use ``run.open`` first.
 
         Raises LeaseLost (a worker or another stream has the lease), and as ``ExportRun.read_state``.
         """
         topic, logs = self.plan.backlog()
         self.run.is_topic_absent = not topic["topic_id"]
         left, before = sum(abs(end - begin) for begin, end in logs.values()), -1
+        if logs and not left:  # another log may end at the same offset
+            self._hold()
+            self.run.read_state()
         while left and left != before and not self.stop.is_set():
             self._follow(session, {"availableNow": True})
             before, begins = left, {number: begin for number, (begin, _) in self.plan.backlog()[1].items()}

@@ -43,6 +43,11 @@ def export_state(broker: EmbeddedBroker, tables: TablesConfig) -> ExportSummary:
 def lose(broker: EmbeddedBroker, *partitions: int, halved: tuple[int, ...] = ()) -> None:
     """The disk with these logs is lost while the broker is down; half of the bytes of those `halved` stays."""
     broker.stop()
+    _lose(broker, partitions, halved)
+    broker.start()
+
+
+def _lose(broker: EmbeddedBroker, partitions: tuple[int, ...], halved: tuple[int, ...]) -> None:
     for partition in partitions:
         shutil.rmtree(_data(broker) / f"{STATE_TOPIC}-{partition}")
     if halved:
@@ -50,7 +55,6 @@ def lose(broker: EmbeddedBroker, *partitions: int, halved: tuple[int, ...] = ())
     for partition in halved:
         for segment in (_data(broker) / f"{STATE_TOPIC}-{partition}").glob("*.log"):
             segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // 2])
-    broker.start()
 
 
 def back_up(broker: EmbeddedBroker, copy: Path) -> None:
@@ -60,11 +64,13 @@ def back_up(broker: EmbeddedBroker, copy: Path) -> None:
     broker.start()
 
 
-def restore(broker: EmbeddedBroker, copy: Path) -> None:
-    """Put a copy of the log folder in its place: what came after it is gone, and epochs and offsets come again."""
+def restore(broker: EmbeddedBroker, copy: Path, *, lost: tuple[int, ...] = (), halved: tuple[int, ...] = ()) -> None:
+    """Put a copy of the log folder in its place: what came after it is gone, and epochs and offsets come again. The
+    copy has lost these logs, as ``lose`` does."""
     broker.stop()
     shutil.rmtree(_data(broker))
     shutil.copytree(copy, _data(broker))
+    _lose(broker, lost, halved)
     broker.start()
 
 

@@ -29,7 +29,7 @@ from acktrail.tables.exported import export_ranges
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text
+from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text, read_ranges
 from acktrail.tables.exported.topic_listing import departed, named
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
@@ -376,6 +376,21 @@ def test_a_lost_copy_is_made_again(exported_thrice: Tables) -> None:
     ensure_whole(exported_thrice)
     export(exported_thrice, MemoryLog(pairs=PAIRS, end_offset=12))
     assert sum(row["records_read"] for row in exported_thrice.read("export_ranges").to_pylist()) == 12
+
+
+def test_ranges_of_an_older_copy_are_read_anew(exported_thrice: Tables, tmp_path: Path) -> None:
+    """A copy that was put back and written on repeats the table's id and versions, with other ranges."""
+    copy = tmp_path / "copy"
+    shutil.copytree(exported_thrice.root, copy)
+    ends = []
+    for end in (15, 18):
+        shutil.rmtree(exported_thrice.root)
+        shutil.copytree(copy, exported_thrice.root)
+        export(Tables(exported_thrice.config), MemoryLog(pairs=PAIRS, end_offset=end))
+        snapshot = Tables(exported_thrice.config).snapshot("export_ranges")
+        assert snapshot is not None
+        ends.append((snapshot.version, max(read_ranges(exported_thrice)["last_offset"].to_pylist())))
+    assert ends == [(4, 14), (4, 17)]
 
 
 def test_a_snapshot_knows_its_own_commits_while_others_write(exported_thrice: Tables) -> None:

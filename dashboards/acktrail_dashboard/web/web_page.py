@@ -56,7 +56,7 @@ class TableReader:
         snapshot = self.tables.followed(name)
         if snapshot is None:
             return None
-        asked = (name, snapshot.table_id, snapshot.version, *question)
+        asked = (name, *snapshot.newest_commit, *question)
         if asked not in self._answers:
             self._answers[asked] = answer(snapshot)
             sizes = sum(each.nbytes for each in self._answers.values())

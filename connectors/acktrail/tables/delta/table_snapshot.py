@@ -77,6 +77,13 @@ class TableSnapshot:
         return str(self.delta.metadata().id)
 
     @property
+    def newest_commit(self) -> tuple[str, int, bytes]:
+        """Identifies the newest commit seen: the table's id, its version, and what its log file says. A table that was
+        restored from an older copy and written on repeats the first two."""
+        with self.place.translated():
+            return self.table_id, self.version, self._log_of(self.version)
+
+    @property
     def properties(self) -> dict[str, str]:
         """acktrail's own properties of the table."""
         return _own(self.delta.metadata().configuration)

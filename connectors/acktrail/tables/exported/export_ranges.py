@@ -42,7 +42,7 @@ _OF_SPAN: Final = (
     *("first_offset", "last_offset", "log_start_offset", "log_end_offset", "gap_first", "gap_last", "gap_reason"),
 )
 """Columns of ``export_ranges`` that are named as in a span."""
-_newest: dict[tuple[str, str, int], pa.Table] = {}
+_newest: dict[tuple[object, ...], pa.Table] = {}
 _Row = dict[str, Any]
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"
@@ -59,11 +59,11 @@ def read_ranges(tables: Tables) -> pa.Table:
     snapshot = tables.snapshot("export_ranges")
     if snapshot is None:
         return EXPORT_RANGES.empty_table()
-    version = (tables.root, snapshot.table_id, snapshot.version)
-    if version not in _newest:
+    commit = (tables.root, *snapshot.newest_commit)
+    if commit not in _newest:
         _newest.clear()
-        _newest[version] = snapshot.read(columns=_READ)
-    return _newest[version]
+        _newest[commit] = snapshot.read(columns=_READ)
+    return _newest[commit]
 
 
 def ends_of_files(tables: Tables) -> dict[int, int] | None:

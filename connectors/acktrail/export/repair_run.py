@@ -24,6 +24,7 @@ from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_source import StateTask
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
+from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import LostOffsets, end_positions, note_lost, renew_ranges
 from acktrail.tables.exported.damage_report import (
@@ -86,9 +87,8 @@ def repair(
         first = _preview(admin, tables, find_damage(tables, progress))
         _refuse(tables, first.report)
         _repair_files(tables, first.report)
-        for each in first.report.doubled:
-            _remove_first_copy(tables, each)
         if first.report.doubled:
+            _remove_first_copies(tables, first.report.doubled)
             first = replace(first, available=None)
         now = first if first.available is not None else _preview(admin, tables, find_damage(tables, progress))
         if now.available is None or now.gone is None:
@@ -174,6 +174,16 @@ def _repair_files(tables: Tables, report: DamageReport) -> None:
             data = [each.file for each in own if not each.is_of_log]
             if data:
                 place.leave_out(data)
+
+
+def _remove_first_copies(tables: Tables, doubled: Iterable[DoubledLog]) -> None:
+    """What was derived from both copies is removed first: the next reconciliation builds it again."""
+    for name in sorted(REMADE):
+        place = tables.place(name)
+        with place.translated():
+            place.discard()
+    for each in doubled:
+        _remove_first_copy(tables, each)
 
 
 def _remove_first_copy(tables: Tables, doubled: DoubledLog) -> None:

@@ -21,6 +21,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, NoTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.bucket import ensure_conditional_put
+from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.table_commit import (
     add_actions,
     change_files,
@@ -121,7 +122,7 @@ class Tables:
             found = opened(self.place(name))
             if found is not None:
                 self._followed[name] = found, found.version
-            elif known is not None:
+            elif known is not None and name not in REMADE:  # a repair removes these, to be built again
                 raise ConfigurationError(
                     f"tables at {self.root}: {name} is gone: it was deleted while it was written",
                     hint="put it back, then restart; a restart without it exports what Kafka still has",

@@ -164,7 +164,8 @@ def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _t
 
 
 def _doubled_logs(tables: Tables) -> Iterator[DoubledLog]:
-    """Two breaks of one run in one state partition, where each record between them is also behind the second one."""
+    """Two breaks of one run in one state partition, with records between them that all come again behind the second
+    one. Else the log was replaced twice while that run read it."""
     rows = tables.rows(RANGES_TABLE, {"gap_reason": LOG_REPLACED})
     for one, two in pairwise(sorted(rows, key=lambda row: (row["state_partition"], row["gap_last"]))):
         number, breaks = one["state_partition"], (one["gap_last"], two["gap_last"])
@@ -178,7 +179,8 @@ def _comes_again(tables: Tables, number: int, breaks: tuple[int, int], distance:
     is_met = (pc.field("state_partition") == number) & (offset > first) & (offset < second + distance)
     found = tables.read(RECORDS, columns=["offset", "timestamp_ms", "key", "value"], where=is_met).to_pylist()
     stored = {row.pop("offset"): row for row in found}
-    return all(row == stored.get(at + distance) for at, row in stored.items() if at < second)
+    between = [at for at in stored if at < second]
+    return bool(between) and all(stored[at] == stored.get(at + distance) for at in between)
 
 
 def _count(lost: tuple[LostOffsets, ...]) -> str:

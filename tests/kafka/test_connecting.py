@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from drivers.own_process import printed
+from kafka import errors as kafka_errors
 from servers.fake_kafka import fake_kafka, no_broker
 from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
@@ -17,6 +18,7 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientCredentials, ClientSettings, addresses_of, to_librdkafka
+from acktrail.kafka.client.connection_errors import explain
 from acktrail_embedded import EmbeddedBroker
 from acktrail_embedded.kafka.embedded_broker import free_ports
 
@@ -235,6 +237,25 @@ def test_a_broker_that_went_away_is_told_without_the_clients_words() -> None:
                 ask()
             said.add(caught.value.with_hint)
     assert not [text for text in said if re.search(r"Error|node_id|NotReady|security\.protocol", text)], said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (kafka_errors.NodeNotReadyError("No node_id provided"), "the last connection failed"),
+        (kafka_errors.KafkaConnectionError(kafka_errors.NodeNotReadyError(1)), "the last connection failed"),
+        (kafka_errors.KafkaConnectionError("Node not connected"), "it closed the connection"),
+        (kafka_errors.KafkaConnectionError("Connection closed during connect"), "it closed the connection"),
+        (kafka_errors.KafkaConnectionError("closed"), "it closed the connection"),
+        (kafka_errors.KafkaConnectionError(), "it closed the connection"),
+        (kafka_errors.KafkaConnectionError("an unknown correlation id"), "it does not speak Kafka's protocol"),
+        (kafka_errors.RequestTimedOutError(), "no answer in time"),
+    ],
+)
+def test_what_the_client_itself_says_of_a_connection_is_put_in_words(error: Exception, said: str) -> None:
+    """Without the name of an exception, also where it has no other text."""
+    found = explain(error, "k:1", ClientSettings.from_config(KafkaConfig(bootstrap_servers="k:1")))
+    assert found.message == f"no Kafka broker answered at k:1: {said}"
 
 
 def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker) -> None:

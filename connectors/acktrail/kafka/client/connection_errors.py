@@ -15,7 +15,8 @@ _OTHER_HOST_NAME: Final = ("Hostname mismatch", "IP address mismatch")
 _CERTIFICATE_ALERT: Final = re.compile(r"ALERT_((?:\w+_)?CERTIFICATE(?:_\w+)?|UNKNOWN_CA|ACCESS_DENIED)")
 """In OpenSSL's name for a TLS alert: the other side refuses the certificate, or misses one."""
 _CLOSED: Final = "it closed the connection"
-_CLASS: Final = re.compile(r"(\[Error -?\d+\] )?(\w+Error: )+")
+_NO_KAFKA: Final = "it does not speak Kafka's protocol"
+_CLASS: Final = re.compile(r"(\[Error -?\d+\] )?(\w+Error(: |$))+")
 _REASONS: Final = {
     "ECONNREFUSED": "connection refused",
     "DNS": "the name does not resolve",
@@ -23,9 +24,15 @@ _REASONS: Final = {
     "ENETUNREACH": "network unreachable",
     "NodeNotReady": "the last connection failed",
     "timed out": "no answer in time",
+    "TimedOut": "no answer in time",
     "Timeout": "no answer in time",
     "Handshake failed": "TLS handshake failed",
-    "Invalid frame length": "it does not speak Kafka's protocol",
+    "Invalid frame length": _NO_KAFKA,
+    "no in-flight-requests": _NO_KAFKA,
+    "correlation id": _NO_KAFKA,
+    "Node not connected": _CLOSED,
+    "Error: closed": _CLOSED,
+    "Connection closed": _CLOSED,
     "socket disconnected": _CLOSED,
     "reset by peer": _CLOSED,
 }
@@ -98,6 +105,6 @@ def _unexplained(error: Exception, address: str, settings: ClientSettings) -> Un
 
 
 def _reason(error: Exception) -> str:
-    """One line without the client's jargon."""
-    text = _CLASS.sub("", str(error))
-    return next((words for sign, words in _REASONS.items() if sign in str(error)), text.partition("\n")[0])
+    """One line without the client's jargon. Of a connection that ended for no reason it has no words at all."""
+    text = _CLASS.sub("", str(error)).partition("\n")[0]
+    return next((words for sign, words in _REASONS.items() if sign in str(error)), text or _CLOSED)

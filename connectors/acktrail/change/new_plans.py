@@ -74,6 +74,9 @@ def unanswered_now(tables: TablesConfig | None, plan: reset_plan.ResetPlan) -> l
     """The notices about other plans' requests for the share partitions of `plan` that may still arrive."""
     if tables is None or not plan.group_ids:
         return []
+    from acktrail.tables.delta.store import Tables
+
+    Tables(tables).begin()  # a plan may be the first thing that the tables have
     rows = read_audit(tables, {"group_id": list(plan.group_ids)})
     return list(unanswered_notices([row.key for row in plan.partitions], unanswered(rows, but=plan.plan_id)))
 

@@ -24,6 +24,7 @@ from acktrail.model.acls import ALL, Acl, command, needed
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.commit_order import runs_ahead
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_place import EMPTY_FOLDER, NO_FOLDER
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.times import utc_text
 
@@ -206,9 +207,28 @@ def _topics_of_groups(admin: ShareGroupAdmin, groups: Sequence[str]) -> tuple[st
     return tuple(sorted({row.topic for answer in answers if answer.error_code == NONE for row in answer.offsets}))
 
 
+def _absent_tables(tables: Tables) -> DoctorCheck | None:
+    """The check where there are no tables: an export may make them in a new folder, and nowhere else."""
+    try:
+        why = tables.why_absent()
+    except AcktrailError as error:
+        return missing("tables", error)
+    if why is None:
+        return None
+    if why in (NO_FOLDER, EMPTY_FOLDER):
+        return DoctorCheck(what="tables", status="ok", detail=f"{tables.root}: {why}; an export makes the tables")
+    hint = "correct --tables or ACKTRAIL_TABLES"
+    return DoctorCheck(what="tables", status="missing", detail=f"{tables.root}: {why}", hint=hint)
+
+
 def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[DoctorCheck]:
     """Each table that cannot be read; then their cluster, runs from the future, and whether they can be written."""
     tables = Tables(config)
+    absent = _absent_tables(tables)
+    if absent is not None:
+        yield absent
+        yield _tried("tables, writing", tables.probe_write, f"{tables.root} can be written")
+        return
     there, damaged = [], []
     for name in TABLES:
         try:

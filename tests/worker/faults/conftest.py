@@ -25,6 +25,7 @@ from state_topics.filled_topic import STATE_TOPIC, check_nothing_lost_or_doubled
 from acktrail.config import TablesConfig
 from acktrail.connect.source_batches import state_source_partition
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_embedded import EmbeddedBroker
 
 PARTITIONS: Final = 5
@@ -116,8 +117,13 @@ class Export:
     is_sound: bool = True
 
     def rows(self) -> int:
-        snapshot = Tables(self.tables).snapshot("state_records")
+        snapshot = self._snapshot()
         return 0 if snapshot is None else sum(file.rows or 0 for file in snapshot.files())
+
+    def _snapshot(self) -> TableSnapshot | None:
+        tables = Tables(self.tables)
+        tables.begin()  # the worker makes them
+        return tables.snapshot("state_records")
 
     def grows(self, by: int = 1) -> None:
         """Wait until there are more rows."""
@@ -141,7 +147,7 @@ class Export:
 
     def caught_up(self) -> bool:
         """Whether the positions are the ends of the logs."""
-        snapshot = Tables(self.tables).snapshot("state_records")
+        snapshot = self._snapshot()
         if snapshot is None:
             return False
         ids = [snapshot.properties[name] for name in ("cluster_id", "state_topic_id")]

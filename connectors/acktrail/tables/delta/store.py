@@ -137,12 +137,16 @@ class Tables:
         """Let this process make the first table under the root: without tables the root then is new, not absent."""
         _begun.add(self._root.uri)
 
+    def why_absent(self) -> str | None:
+        """Why nothing under the root is a table; None: something is."""
+        with self._root.translated():
+            return self._root.why_no_tables()
+
     def ensure_there(self) -> None:
         """Raise NoTables unless something under the root is a table, or this process may make the first one."""
         if self._is_there or self._root.uri in _begun:
             return
-        with self._root.translated():
-            why = self._root.why_no_tables()
+        why = self.why_absent()
         if why is not None:
             hint = "correct --tables or ACKTRAIL_TABLES; for a new cluster `acktrail run export` makes them"
             raise NoTables(f"no tables at {self.root}: {why}", hint=hint, data={"root": self.root})

@@ -39,6 +39,8 @@ STORAGE_ERRORS: Final = (DeltaError, OSError, pa.ArrowInvalid)
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT: Final = re.compile(r"^(\d{20})\.checkpoint\..*parquet$")
+NO_FOLDER: Final = "there is no such folder"
+EMPTY_FOLDER: Final = "nothing is there"
 _NAMED: Final = re.compile(r"(?:chunk=\d+/)?[\w.-]{1,120}\.parquet|\d{20}\.json")
 """Files whose names the writer of tables makes: they hold nothing secret."""
 _UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
@@ -84,7 +86,7 @@ class TableRoot:
         """Why nothing under the root is a table; None: something is. Raises OSError and DeltaError of its storage."""
         folder = Path(self.uri)
         if self.is_local and not folder.is_dir():
-            return "that is no folder" if folder.exists() else "there is no such folder"
+            return "that is no folder" if folder.exists() else NO_FOLDER
         storage = self.storage()
         found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
         logs = (files_of(storage, f"{info.base_name}/{_LOG}", recursive=False) for info in found)
@@ -92,7 +94,7 @@ class TableRoot:
             return None
         if any(info.base_name == _LOG for info in found):
             return f"that is one table; the root is the folder above, {self.shown.rpartition('/')[0]}"
-        return f"none of the {len(found)} files and folders there is a table" if found else "nothing is there"
+        return f"none of the {len(found)} files and folders there is a table" if found else EMPTY_FOLDER
 
 
 @cache

@@ -22,7 +22,8 @@ from acktrail.connect.contract import Config, SourceConnector, SourceTask, Sourc
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
 from acktrail.tables.connector_tables import TABLES_KEYS, schema_of, tables_config
-from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, table_root
+from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table
+from acktrail.tables.delta.table_root import table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 _LOOK_BACK_S: Final = 30.0

@@ -35,7 +35,7 @@ from acktrail import __version__
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, DamagedTables, InputError, MalformedFile, UnknownName
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_place import files_of
+from acktrail.tables.delta.table_root import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, as_json, rows_of_run, shown_run, summarize

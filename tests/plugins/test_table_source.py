@@ -17,7 +17,8 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
-from acktrail.tables.delta.table_place import TablePlace, table_root
+from acktrail.tables.delta.table_place import TablePlace
+from acktrail.tables.delta.table_root import table_root
 from acktrail_plugins.source_testing import SourceSuite
 from acktrail_plugins.table_source import AddedFile, DeltaTableSource, file_rows
 

@@ -22,7 +22,7 @@ from servers.s3_server import S3
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, LeaseLost, RetryableError
 from acktrail.tables.bucket import Bucket
-from acktrail.tables.delta.table_place import table_root
+from acktrail.tables.delta.table_root import table_root
 from acktrail.tables.lease import WorkerLease, lease_path
 
 TTL = 10.0

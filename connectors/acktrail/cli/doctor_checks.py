@@ -24,7 +24,7 @@ from acktrail.model.acls import ALL, Acl, command, needed
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.commit_order import runs_ahead
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_place import EMPTY_FOLDER, NO_FOLDER
+from acktrail.tables.delta.table_root import EMPTY_FOLDER, NO_FOLDER
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.times import utc_text
 

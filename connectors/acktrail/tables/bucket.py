@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, RetryableError
 from acktrail.tables.delta.storage_errors import storage_failure, uses_profile
-from acktrail.tables.delta.table_place import TableRoot
+from acktrail.tables.delta.table_root import TableRoot
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -34,7 +34,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import LeaseTerms
 from acktrail.errors import InputError, LeaseLost, RetryableError
 from acktrail.tables.bucket import Bucket, ensure_conditional_put
-from acktrail.tables.delta.table_place import table_root
+from acktrail.tables.delta.table_root import table_root
 from acktrail.times import now_ms
 
 _FOLDER: Final = "_acktrail/leases"

@@ -93,7 +93,7 @@ def _command(
 
 
 def _default_checkpoint(tables: TablesConfig) -> str:
-    from acktrail.tables.delta.table_place import table_root
+    from acktrail.tables.delta.table_root import table_root
 
     root = table_root(tables)
     if not root.is_local:

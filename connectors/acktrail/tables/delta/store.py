@@ -32,7 +32,8 @@ from acktrail.tables.delta.table_commit import (
     written_file,
 )
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, is_append_only, last_of_each_key, merge_rows
-from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, ensure_writable, table_root
+from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table
+from acktrail.tables.delta.table_root import ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns, made, opened
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})

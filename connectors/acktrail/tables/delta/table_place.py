@@ -1,4 +1,4 @@
-"""The root of the tables, the files of one table under it, what is wrong with them, its storage's errors.
+"""The files of one table under the root, what is wrong with them, its storage's errors.
 
 delta-rs's ``repair`` was tried: it finds data files that are missing, and neither those of another size nor damage of
 the log. What it finds it takes out of the table at once (``TablePlace.leave_out``).
@@ -10,132 +10,28 @@ import contextlib
 import json
 import os
 import re
-import tempfile
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake._internal import DeltaFileSystemHandler
-from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
+from deltalake.exceptions import TableNotFoundError
 
-from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
-from acktrail.tables.delta.storage_errors import advice, client_options, missing_credentials, storage_failure
+from acktrail.errors import AcktrailError, DamagedTables, RetryableError
+from acktrail.tables.delta.storage_errors import advice, storage_failure
+from acktrail.tables.delta.table_root import LOG, STORAGE_ERRORS, TableRoot, files_of
 
-_TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
-"""For object storage, unless the options have others."""
-STORAGE_ERRORS: Final = (DeltaError, OSError, pa.ArrowInvalid)
-"""What the storage raises."""
-_LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT: Final = re.compile(r"^(\d{20})\.checkpoint\..*parquet$")
-NO_FOLDER: Final = "there is no such folder"
-EMPTY_FOLDER: Final = "nothing is there"
 _NAMED: Final = re.compile(r"(?:chunk=\d+/)?[\w.-]{1,120}\.parquet|\d{20}\.json")
 """Files whose names the writer of tables makes: they hold nothing secret."""
-_UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
-"""What delta-rs reads as an escape, takes for a slash, or refuses, in the path of a folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRoot:
-    """`uri` is for the storage alone; `shown` is the same without user and password, for messages. `given` are the
-    options of an object storage, None for a folder of this machine."""
-
-    uri: str
-    shown: str
-    given: dict[str, str] | None
-
-    @property
-    def is_local(self) -> bool:
-        return self.given is None
-
-    @property
-    def options(self) -> dict[str, str] | None:
-        """For delta-rs. Raises ConfigurationError where nothing gives credentials for this storage."""
-        return None if self.given is None else _client_options(self.uri, self.shown, frozenset(self.given.items()))
-
-    def storage(self, name: str | None = None) -> fs.FileSystem:
-        """The files of a table, or of all. A folder is read without Python: Arrow's threads must not call back while
-        the interpreter ends, or the process aborts after its work is done."""
-        uri = self.uri if name is None else f"{self.uri}/{name}"
-        options = self.options
-        if options is None:
-            return fs.SubTreeFileSystem(uri, fs.LocalFileSystem())
-        return fs.PyFileSystem(DeltaStorageHandler(uri, options))
-
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """What the storage raises, as acktrail's own errors."""
-        try:
-            yield
-        except STORAGE_ERRORS as error:
-            raise storage_failure(error, self.shown) from None
-
-    def why_no_tables(self) -> str | None:
-        """Why nothing under the root is a table; None: something is. Raises OSError and DeltaError of its storage."""
-        folder = Path(self.uri)
-        if self.is_local and not folder.is_dir():
-            return "that is no folder" if folder.exists() else NO_FOLDER
-        storage = self.storage()
-        found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
-        logs = (files_of(storage, f"{info.base_name}/{_LOG}", recursive=False) for info in found)
-        if any(next(log, None) is not None for log in logs):
-            return None
-        if any(info.base_name == _LOG for info in found):
-            return f"that is one table; the root is the folder above, {self.shown.rpartition('/')[0]}"
-        return f"none of the {len(found)} files and folders there is a table" if found else EMPTY_FOLDER
-
-
-@cache
-def _client_options(uri: str, shown: str, given: frozenset[tuple[str, str]]) -> dict[str, str]:
-    """What delta-rs gets, once something was found to give credentials."""
-    missing = missing_credentials(uri, shown, dict(given))
-    if missing is not None:
-        raise missing
-    return client_options(uri, dict(given))
-
-
-def table_root(config: TablesConfig) -> TableRoot:
-    """The root that `config` names: a folder, a ``file:`` URI or an object-storage URI. Raises ConfigurationError: the
-    name of the folder has characters that delta-rs takes for others, so that its second commit would fail."""
-    parts = urlsplit(config.uri)
-    if parts.scheme not in {"", "file"} and "://" in config.uri:
-        host = parts.netloc.rpartition("@")[2]
-        shown = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        return TableRoot(uri=config.uri.rstrip("/"), shown=shown, given={**_TIMEOUTS, **config.options})
-    folder = str(Path(parts.path if parts.scheme == "file" else config.uri).absolute())
-    if unusable := _UNUSABLE.search(folder):
-        shown = f"the root of the tables cannot have {unusable.group()!r} in its path: {folder!r}"
-        raise ConfigurationError(shown, hint="name or rename the folder without it")
-    return TableRoot(uri=folder, shown=folder, given=None)
-
-
-def ensure_writable(root: TableRoot) -> None:
-    """Write an empty file where tables lie or would be made, and remove it again: under the root, or the nearest folder
-    above it; in a folder of this machine beside the log of every table too."""
-    if root.is_local:
-        folder = Path(root.uri)
-        logs = sorted(folder.glob("*/_delta_log"))
-        there = next(each for each in (folder, *folder.parents) if each.exists())
-        for each in (there, *logs, *(log.parent for log in logs)):
-            with tempfile.NamedTemporaryFile(prefix="_acktrail_probe_", dir=each):
-                pass
-        return
-    storage, name = root.storage(), f"_acktrail_probe_{uuid.uuid4().hex}"
-    with storage.open_output_stream(name):
-        pass
-    storage.delete_file(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +50,7 @@ class TablePlace:
 
     def open(self, version: int | None = None) -> DeltaTable:
         """The table at a version, by default the newest. Raises TableNotFoundError where it was never created."""
-        if self.root.is_local and not Path(self.uri, "_delta_log").exists():
+        if self.root.is_local and not Path(self.uri, LOG).exists():
             raise TableNotFoundError(self.name)
         return DeltaTable(self.uri, version=version, storage_options=self.root.options)
 
@@ -189,13 +85,13 @@ class TablePlace:
     def lost_log(self) -> list[Damage]:
         """The log as damage, of a table that has none: where data files are there, it had one."""
         has_data = any(file.path.endswith(".parquet") for file in files_of(self.storage()))
-        return [Damage(file=_LOG, cause="is missing")] if has_data else []
+        return [Damage(file=LOG, cause="is missing")] if has_data else []
 
     def unreadable(self, known: Iterable[Damage]) -> list[Damage]:
         """Data files with a row that cannot be read, beside those that are `known`; every file is read to its end, one
         that fails twice. None where the log is damaged. Raises RetryableError: the second time it could be read."""
         files = {each.file for each in known}
-        if any(file.startswith(_LOG) for file in files):
+        if any(file.startswith(LOG) for file in files):
             return []
         try:
             sizes = self._sizes()
@@ -213,7 +109,7 @@ class TablePlace:
         if not self.root.is_local:
             return
         table = Path(self.uri)
-        log = table / "_delta_log"
+        log = table / LOG
         commit = log / f"{version:020d}.json"
         added = [table / path for path in _added(commit)]
         checkpoint = log / f"{version:020d}.checkpoint.parquet"
@@ -333,7 +229,7 @@ class Damage:
 
     @property
     def is_of_log(self) -> bool:
-        return self.file.startswith(_LOG)
+        return self.file.startswith(LOG)
 
 
 def named_file(text: str) -> str | None:
@@ -342,20 +238,14 @@ def named_file(text: str) -> str | None:
     return None if found is None else found.group()
 
 
-def files_of(storage: fs.FileSystem, folder: str = "", *, recursive: bool = True) -> Iterator[fs.FileInfo]:
-    """Every file in a folder of `storage`, if it is there."""
-    infos = storage.get_file_info(fs.FileSelector(folder, recursive=recursive, allow_not_found=True))
-    return (info for info in infos if info.type == fs.FileType.File)
-
-
 def log_damage(storage: fs.FileSystem) -> Iterator[Damage]:
     """What keeps the newest version of the table in `storage` from being read: checkpoint and commits after it."""
-    sizes = {info.base_name: info.size for info in files_of(storage, _LOG, recursive=False)}
+    sizes = {info.base_name: info.size for info in files_of(storage, LOG, recursive=False)}
     commits = sorted(int(found[1]) for found in map(_COMMIT.match, sizes) if found)
     checkpoints = sorted((int(found[1]), found[0]) for found in map(_CHECKPOINT.match, sizes) if found)
     yield from _hinted(storage, sizes, [version for version, _ in checkpoints])
     base = checkpoints[-1][0] if checkpoints else -1
-    for path in (f"{_LOG}/{name}" for version, name in checkpoints if version == base):
+    for path in (f"{LOG}/{name}" for version, name in checkpoints if version == base):
         try:
             with storage.open_input_file(path) as file:
                 pq.read_metadata(file)
@@ -396,16 +286,16 @@ def _hinted(storage: fs.FileSystem, sizes: Mapping[str, Any], checkpoints: list[
     if "_last_checkpoint" not in sizes:
         return
     try:
-        version = json.loads(_text(storage, f"{_LOG}/_last_checkpoint"))["version"]
+        version = json.loads(_text(storage, f"{LOG}/_last_checkpoint"))["version"]
     except (ValueError, KeyError, TypeError):
         return  # readers ignore a broken hint
     if version not in checkpoints:
-        yield Damage(file=f"{_LOG}/{version:020d}.checkpoint.parquet", cause="is missing")
+        yield Damage(file=f"{LOG}/{version:020d}.checkpoint.parquet", cause="is missing")
 
 
 def _commit_damage(storage: fs.FileSystem, version: int, sizes: Mapping[str, Any]) -> Iterator[Damage]:
     name = f"{version:020d}.json"
-    file = f"{_LOG}/{name}"
+    file = f"{LOG}/{name}"
     if not sizes.get(name):
         yield Damage(file=file, cause="is empty" if name in sizes else "is missing")
         return

@@ -22,7 +22,7 @@ from acktrail.format.columns.share_partition_keys import first_matches, grouped
 from acktrail.tables.connector_tables import MADE_BY, OF_CONNECTOR, POSITIONS, ConnectorPositions, is_table_name
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
-from acktrail.tables.delta.table_place import files_of
+from acktrail.tables.delta.table_root import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import RANGES_TABLE, copy_ranges

@@ -161,9 +161,8 @@ def _counted(windows: _Windows) -> _Numbers:
     recent = np.minimum(at, values["observed_at"]) > values["observed_at"][:, -1:] - WINDOW
     ended = newest_column(recent & np.logical_or.reduce([count > 0 for count in counts.values()]))
     is_archiving = known["archiving_records"] & (values["archiving_records"] > 0)
-    begun = newest_column(
-        ~(is_archiving & known["archived"] & (values["archived"] == 0))
-    )  # the one after it waited longer
+    waits_longer = is_archiving & known["archived"] & (values["archived"] == 0)
+    begun = newest_column(~waits_longer)
     return {
         **{name: np.where(recent, count, 0).sum(1) for name, count in counts.items()},
         **{f"all_{name}": count.sum(1) for name, count in counts.items()},
@@ -219,10 +218,8 @@ def _moved(windows: _Windows, known: BoolArray) -> _Numbers:
 def _places(known: BoolArray) -> dict[str, Int64Array]:
     """Columns of the oldest observation where it is `known`, of the newest one, and of the one before that (where there
     is no other: the newest); -1: none."""
-    newest, before = (
-        newest_column(known),
-        np.take_along_axis(column_before(known), np.maximum(newest_column(known), 0)[:, None], 1)[:, 0],
-    )
+    newest = newest_column(known)
+    before = np.take_along_axis(column_before(known), np.maximum(newest, 0)[:, None], 1)[:, 0]
     first = np.where(known.any(1), known.argmax(1), -1)
     return {"first": first, "before": np.where(before < 0, newest, before), "newest": newest}
 
@@ -244,9 +241,8 @@ def _trend(known: BoolArray, start: Int64Array, end: Int64Array, lag: Int64Array
     rises = (2 * steps > pairs.sum((1, 2))) & known.any(1)
     own_start, own_lag = (value_at(each, newest)[:, np.newaxis] for each in (start, lag))
     low = np.where(known & ~older, lag, MOST).min(1, initial=MOST) <= np.where(older, lag, MOST).min(1, initial=MOST)
-    as_much = (known & (np.arange(known.shape[1]) < newest[:, np.newaxis]) & (lag >= own_lag) & (own_start >= end)).any(
-        1
-    )
+    earlier = known & (np.arange(known.shape[1]) < newest[:, np.newaxis])
+    as_much = (earlier & (lag >= own_lag) & (own_start >= end)).any(1)
     places = _places(known)
     turned = (places["before"] < newest) & (own_start[:, 0] >= value_at(end, places["before"]))
     sums = np.sort(np.where(known, lag, MOST), 1)
@@ -281,7 +277,7 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
     is_near = (distance >= 0) & (distance <= step) & (step > 0)
     still = (found["moved"] == 0) & (acknowledged == 0) & (released == 0) & (archived == 0)
     nothing = np.logical_and.reduce([found[f"newest_{name}"] == 0 for name in COUNTED]) & (found["is_counted"] > 0)
-    goes_on = ~(deserted & nothing)
+    goes_on, come_back = ~(deserted & nothing), (found["max_delivery_count"] > 1) | (archived > 0)
     was = {status: are_equal(context["previous_status"], status) for status in (QueueStatus.STUCK, QueueStatus.LAGGING)}
     first_look = pc.coalesce(context["first_look_at"], shown.observed_at).cast(pa.int64()).to_numpy()
     paused, seen_for = (shown.times["now"] - times for times in (shown.times["flat"], first_look))
@@ -297,10 +293,7 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
         "retention_next": known & is_near & (lag > 0) & (found["start"] < found["end_first"]),
         "reject_storm": (archived > acknowledged) & (archived >= released) & goes_on & (found["last_archived"] > 0),
         "archiving_stuck": known & (found["archiving_for"] >= LEAST),
-        "release_loop": (released > acknowledged)
-        & goes_on
-        & (found["last_released"] > 0)
-        & ((found["max_delivery_count"] > 1) | (archived > 0)),
+        "release_loop": (released > acknowledged) & goes_on & (found["last_released"] > 0) & come_back,
         "stuck": known & ~deserted & (stuck | (was[QueueStatus.STUCK] & (flat > 1))),
         "never_finished": waits & ~at_end & (members > 0) & (found["observations"] >= LEAST) & (seen_for >= _PAUSE),
         "unattended": known & deserted & (lag > 0),
@@ -371,13 +364,9 @@ def _limit(limit: int | None) -> str:
 def _span(us: int) -> str:
     """A time in µs by its largest unit: ``11 min``."""
     seconds = us // 1_000_000
-    return (
-        f"{seconds} s"
-        if seconds < _MINUTE_S
-        else f"{seconds // 60} min"
-        if seconds < _HOURS_S
-        else f"{seconds // 3600} h"
-    )
+    if seconds < _MINUTE_S:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < _HOURS_S else f"{seconds // 3600} h"
 
 
 def _losses(numbers: _Numbers) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, SourcePartition, state_source_partition
-from acktrail.connect.task_execution import Progress, TaskExecution, TaskSummary
+from acktrail.connect.task_execution import TaskExecution, TaskSummary
 from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster, InputError
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
@@ -64,13 +64,7 @@ class ImportSummary:
     """Rows committed, by table."""
 
 
-def import_files(
-    plan: ImportPlan,
-    config: TablesConfig,
-    reading: ReadReport,
-    *,
-    progress: Callable[[Progress], None] = lambda _: None,
-) -> ImportSummary:
+def import_files(plan: ImportPlan, config: TablesConfig, reading: ReadReport) -> ImportSummary:
     """Copy the records of files into ``state_records``, and the range of each commit into ``export_ranges``.
 
     Tables grow in the order of the log, as with an export, and share its positions: records that the tables have are
@@ -101,7 +95,7 @@ def import_files(
         files = [found.file for found in group]
         origins = [Origin(file=shown_name(each), sha256=sha256_of(each), dialect=dialect.name) for each in files]
         source = FileTask(load_records(files, reading.quiet()), origins, run)
-        done = done.followed_by(TaskExecution(source, sink, run_id=plan.run_id, progress=progress).run())
+        done = done.followed_by(TaskExecution(source, sink, run_id=plan.run_id).run())
         known += source.known
         del source  # the next records are loaded when these are gone
     for sample in import_observation(tables, cluster_id=plan.cluster_id, run_id=plan.run_id, topic_id=topic_id):

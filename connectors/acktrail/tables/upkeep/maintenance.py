@@ -117,7 +117,6 @@ def maintain(
     policy: MaintenancePolicy,
     *,
     now_ms: int | None = None,
-    run_id: str | None = None,
     progress: _Progress = lambda _: None,
 ) -> MaintenanceReport:
     """Drop what is not kept, merge ranges, compact files, clean logs, remove files that nothing needs.
@@ -133,7 +132,7 @@ def maintain(
     before, now = policy.kept_from_ms(tables, at), _EPOCH + dt.timedelta(milliseconds=at)
     found = [_looked_at(own, policy) for own in _all_tables(tables)]
     progress("dropping rows that are not kept")
-    by_name, run_id = {own.table: own for own in found}, run_id or new_run_id(at)
+    by_name, run_id = {own.table: own for own in found}, new_run_id(at)
     for name in (each for each in AGED_BY if each in by_name):
         by_name[name].drop(drop_rows(tables, name, before, run_id, now))
     for own in found:

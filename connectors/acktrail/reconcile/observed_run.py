@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.format.columns.binary_column import BoolArray
-from acktrail.format.columns.schemas.table_schemas import INSTANT
+from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.replay.stored_offsets import OffsetRuns
@@ -46,6 +46,7 @@ _REFUSED_CODES: Final = pa.array([*_NOT_AUTHORIZED], pa.int16())
 _REFUSED_TEXTS: Final = f"^({'|'.join(_NOT_AUTHORIZED.values())})"
 _BEFORE_THE_FIRST: Final = pa.array([PRUNED_BEFORE_FIRST_EXPORT, DROPPED_BY_RETENTION])
 """Gaps before the first offset, where nothing is known anyway."""
+_OF_EVERY_ROW: Final = {"cluster_id": STRING, "run_id": STRING, "observed_at": INSTANT, "run_number": INT64}
 QUARANTINE_COLUMNS: Final = ("state_partition", "offset", "group_id", "decode_status")
 _FROM_THE_START: Final[Mapping[int, int]] = MappingProxyType({})
 QUARANTINED: Final = pc.field("decode_status") != "decoded"
@@ -85,12 +86,7 @@ class Observation:
 
     def columns(self, count: int) -> dict[str, pa.Array]:
         """`cluster_id`, `run_id`, `observed_at` and `run_number` of `count` rows."""
-        return {
-            "cluster_id": pa.repeat(pa.scalar(self.cluster_id, pa.string()), count),
-            "run_id": pa.repeat(self.run_id, count),
-            "observed_at": pa.repeat(pa.scalar(self.observed_at, INSTANT), count),
-            "run_number": pa.repeat(pa.scalar(self.run_number, pa.int64()), count),
-        }
+        return {name: pa.repeat(pa.scalar(getattr(self, name), kind), count) for name, kind in _OF_EVERY_ROW.items()}
 
     @property
     def exported_before(self) -> pc.Expression:
@@ -334,9 +330,7 @@ class Coverage:
     @property
     def incomplete_without_state(self) -> str | None:
         """The same for a share partition that no record names."""
-        if self.incomplete is not None or self.unattributed_offset is None:
-            return self.incomplete
-        return self.unattributed_text
+        return self.incomplete or (None if self.unattributed_offset is None else self.unattributed_text)
 
     @property
     def unattributed_text(self) -> str:
@@ -393,16 +387,13 @@ def count_quarantined(
         known = found.get(number)
         if known is None or not positions.get(number, 0) <= offset < (known.end_offset or 0):
             continue
+        unattributed = known.unattributed_offset
         # a broker skips a type it does not know
         is_skipped = row["group_id"] is not None or row["decode_status"] == "unknown_type"
         found[number] = replace(
             known,
             quarantined=known.quarantined + 1,
-            quarantined_offset=_newest(known.quarantined_offset, offset),
-            unattributed_offset=_newest(known.unattributed_offset, None if is_skipped else offset),
+            quarantined_offset=max(offset, known.quarantined_offset or 0),
+            unattributed_offset=unattributed if is_skipped else max(offset, unattributed or 0),
         )
     return found
-
-
-def _newest(*offsets: int | None) -> int | None:
-    return max((offset for offset in offsets if offset is not None), default=None)

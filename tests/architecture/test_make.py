@@ -18,6 +18,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 import check_documents  # programs of the folder `tools`
 import plain_english
+import write_rules
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -98,3 +99,8 @@ def test_a_process_that_ends_fails_one_test(tmp_path: Path) -> None:
     done = finished(sys.executable, *words, cwd=tmp_path, env={**inherited, **own})
     assert re.search(r"\b2 failed, 16 passed\b", done.stdout), done.stdout[-3_000:]
     assert sorted(re.findall(r"^FAILED test_(\d)\.py::test_ends", done.stdout, re.MULTILINE)) == ["3", "7"]
+
+
+def test_the_page_of_rules_is_the_catalogue() -> None:
+    """``tools/write_rules.py`` gives the page that is there, with the condition of each rule of trunk and branches."""
+    assert write_rules.PAGE.read_text("utf-8") == write_rules.page()

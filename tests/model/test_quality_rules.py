@@ -4,8 +4,6 @@ and nothing wrong is loaded."""
 from __future__ import annotations
 
 from importlib.resources import files
-from pathlib import Path
-from runpy import run_path
 
 import pytest
 
@@ -19,8 +17,6 @@ from acktrail.model.rules.catalogue import (
     QualityRule,
     parse_rules,
 )
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_no_two_rules_have_one_id() -> None:
@@ -57,12 +53,6 @@ def test_what_a_rule_presumes_is_judged_beside_it(rule: QualityRule) -> None:
         assert presumed.expect.relation in {"batches", ">=", "="}
         assert presumed.stops_gate >= rule.stops_gate
         assert rule.id not in presumed.presumes
-
-
-def test_the_page_of_rules_is_the_catalogue() -> None:
-    """``tools/write_rules.py`` gives the page that is there, with the condition of each rule."""
-    tool = run_path(str(ROOT / "tools/write_rules.py"))
-    assert tool["PAGE"].read_text("utf-8") == tool["page"]()
 
 
 def test_every_verdict_is_known() -> None:

@@ -3,7 +3,7 @@
 ::
 
     parse_request -> new_plans.make_plan | plan_deletion | plan_configs -> store_plan  a dry run ends here
-    -> note_decision -> execute (takes the lease, compares again, sends) -> verify    undo: undo_request -> make_plan
+    -> note_decision -> execute (takes the lease, compares again, sends) -> verify    undo: new_plans.plan_undo
 
 `change_kind` has what differs, and reads plans: `load_plan`, `read_plan`. `to_json_value` gives the JSON of values. One
 `Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables. Errors are those of

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from acktrail.change.audit.journal import read_audit
-from acktrail.change.change_kind import load_plan
+from acktrail.change.change_kind import kind_of, load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import FactsCollection, described_offsets, select_groups, take_snapshot
 from acktrail.change.collection.delivered_records import from_history, with_hidden, with_passed
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
 from acktrail.change.execution.other_requests import unanswered, unanswered_notices
-from acktrail.change.lifecycle.plan_status import account, undo_offsets, undoable
+from acktrail.change.lifecycle.plan_status import account, undo_offsets, undo_request, undoable
 from acktrail.change.planning import reset_plan
-from acktrail.change.planning.change_plan import PartitionPlan, with_hash
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan, with_hash
 from acktrail.change.planning.notices import Notice
 from acktrail.change.planning.reset_rules import PlanCheck, plan_checks
 from acktrail.change.request.offsets_csv import check_rows, offset_rows, with_named_groups
@@ -45,6 +46,13 @@ def make_plan(
     plan_id = new_run_id(snapshot.taken_at_ms)
     plan = reset_plan.build_plan(request, snapshot, checks, plan_id=plan_id, created_by=created_by or account())
     return with_hash(reset_plan.with_notices(plan, [*notices, *unanswered_now(tables, plan)]))
+
+
+def plan_undo(cluster: Cluster, tables: TablesConfig, plan: ChangePlan, **asked: Any) -> ChangePlan:
+    """The plan that takes back what `plan` did, as `asked` (the names of `undo_request`). Raises as `undo_offsets`;
+    MalformedFile: no plan takes it back."""
+    own = kind_of(plan).plan_undo(cluster, tables, plan, **asked)
+    return own or make_plan(cluster, undo_request(undoable(plan), **asked), tables=tables)
 
 
 def judged_again(

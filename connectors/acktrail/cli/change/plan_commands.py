@@ -244,13 +244,14 @@ def undo(
     Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
     --partial takes back the rest.
     """
-    from acktrail.change.change_kind import kind_of, load_plan
+    from acktrail.change.change_kind import load_plan
     from acktrail.change.cluster import Cluster
+    from acktrail.change.new_plans import plan_undo
 
     target = at.needed
     undone = load_plan(target, plan)
     with Cluster(at.kafka) as cluster:
-        made = kind_of(undone).plan_undo(
+        made = plan_undo(
             cluster,
             target,
             undone,

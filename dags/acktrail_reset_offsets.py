@@ -17,8 +17,6 @@ succeeds. Never clear `execute`. `acktrail_rollback_offsets` undoes a reset, sta
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow.sdk import dag
 
 from acktrail_dags import change_steps as steps
@@ -38,13 +36,7 @@ def make(profile: DagProfile) -> None:
     )
     def acktrail_reset_offsets() -> None:
         """From the form to a verified result, with a person in between."""
-        order: Any = steps.validate_reset()
-        plan: Any = steps.make_plan(order)
-        do, checked = steps.change_steps(plan), steps.check_result(plan)
-        prepared = steps.preflight(order) >> steps.wait_until_empty(order) >> plan >> steps.check_plan(plan)
-        decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
-        decided >> do.execute >> do.verify >> checked
-        do.execute >> checked  # what `verify` finds does not make a failed execution a success
+        steps.reset_in_order(steps.validate_reset())
 
     acktrail_reset_offsets()
 

@@ -12,8 +12,6 @@ dry run by default, a person's approval, verification, audit.
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow.sdk import dag
 
 from acktrail_dags import change_steps as steps
@@ -33,13 +31,7 @@ def make(profile: DagProfile) -> None:
     )
     def acktrail_rollback_offsets() -> None:
         """The order of `acktrail_reset_offsets`."""
-        order: Any = steps.validate_rollback()
-        plan: Any = steps.make_plan(order)
-        do, checked = steps.change_steps(plan), steps.check_result(plan)
-        prepared = steps.preflight(order) >> steps.wait_until_empty(order) >> plan >> steps.check_plan(plan)
-        decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
-        decided >> do.execute >> do.verify >> checked
-        do.execute >> checked  # what `verify` finds does not make a failed execution a success
+        steps.reset_in_order(steps.validate_rollback())
 
     acktrail_rollback_offsets()
 

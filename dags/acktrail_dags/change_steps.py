@@ -1,8 +1,8 @@
 """The tasks of a change of any kind, from its plan on: a person decides, requests are sent, then what became of them.
 Of a reset and of its undo also those up to the plan, and the checks of plan and result.
 
-A DAG file puts the tasks in order. From task to task go names, places and numbers; the plan itself
-is in the tables.
+A DAG file puts the tasks in order, or `reset_in_order` does. From task to task go names, places and numbers; the plan
+itself is in the tables.
 """
 
 from __future__ import annotations
@@ -103,6 +103,16 @@ def change_steps(plan: Any) -> ChangeSteps:
     approver: Any = note_decision(plan)
     sent = execute(plan, approver)
     return ChangeSteps(dry_run_ends_here(), _approval(), approver, recheck(plan), sent, verify(plan))
+
+
+def reset_in_order(order: Any) -> None:
+    """Every task of a reset, or of its undo, from the `order` that its form gave to a verified result."""
+    plan: Any = make_plan(order)
+    do, checked = change_steps(plan), check_result(plan)
+    prepared = preflight(order) >> wait_until_empty(order) >> plan >> check_plan(plan)
+    decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
+    decided >> do.execute >> do.verify >> checked
+    do.execute >> checked  # what `verify` finds does not make a failed execution a success
 
 
 def dag_settings(profile: DagProfile) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from acktrail.change.request.reset_request import ResetRequest, Strategy, Strate
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, near_names
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.descriptions import GroupConfigs, TopicPartition
 from acktrail.times import new_run_id, now_ms
 
 _ALTER, _DELETE = "ALTER_CONFIGS", "DELETE"
@@ -179,12 +179,12 @@ def plan_deletion(
     groups: Sequence[str],
     topics: Sequence[str] = (),
     *,
-    reason: str = "",
-    requested_by: str = "",
     tables: TablesConfig | None = None,
+    **about: str,
 ) -> GroupChangePlan:
-    """The plan to delete groups, or (`topics`) their offsets of topics. To the records it does what a reset does to
-    where ``share.auto.offset.reset`` lets the groups begin now. `tables`: for what lies below the start offsets."""
+    """The plan to delete groups, or (`topics`) their offsets of topics; `about`: `reason`, `requested_by`. To the
+    records it does what a reset does to where ``share.auto.offset.reset`` lets the groups begin now. `tables`: for what
+    lies below the start offsets."""
     ids, names = sorted(set(groups)), tuple(dict.fromkeys(topics))
     at_ms = now_ms()
     given, notices = _beginnings(cluster.admin, ids, names, at_ms)
@@ -200,8 +200,8 @@ def plan_deletion(
     parts = [GroupChange(group_id=group_id, topics=names) for group_id in ids]
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]
     notices += change_notices(kind, parts, reset.groups, reset.partitions)
-    about = {"reason": reason, "requested_by": requested_by, "groups": reset.groups, "cluster": reset.cluster}
-    return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), partitions=reset.partitions, **about)
+    found = {"groups": reset.groups, "cluster": reset.cluster, "partitions": reset.partitions}
+    return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), **found, **about)
 
 
 def _plan(kind: str, at_ms: int, **more: Any) -> GroupChangePlan:
@@ -250,17 +250,14 @@ def beginnings(
     return [TargetOffset(offset=offset) for offset in found]
 
 
-def plan_configs(
-    cluster: Cluster,
-    groups: Iterable[str],
-    wanted: Mapping[str, str | None],
-    *,
-    reason: str = "",
-    requested_by: str = "",
-) -> GroupChangePlan:
-    """The plan to set configurations of groups (None: unset). Raises ConfigurationError: a group's configuration may
-    not be read."""
-    return _configs_plan(cluster, dict.fromkeys(groups, wanted), reason=reason, requested_by=requested_by)
+def readable_configs(admin: ShareGroupAdmin, groups: Sequence[str]) -> list[GroupConfigs]:
+    """The configurations of groups. Raises ConfigurationError: one may not be read."""
+    found = list(admin.group_configs(groups))
+    for one in found:
+        if one.configs is None:
+            text = f"the configuration of group {one.group_id!r} cannot be read: {one.error}"
+            raise ConfigurationError(text, hint="grant DESCRIBE_CONFIGS on the group")
+    return found
 
 
 def plan_former_configs(
@@ -279,7 +276,7 @@ def plan_former_configs(
     if topics:
         raise ChangeRefused("not_in_plan", f"plan {plan.plan_id} has no topics", hint="leave --topic")
     life_of(plan.plan_id, read_audit(tables, {"plan_id": plan.plan_id}), now_ms=now_ms()).after(Step.UNDO)
-    made = _configs_plan(cluster, former_values(plan), undoes=plan.plan_id, **about)
+    made = plan_configs(cluster, former_values(plan), undoes=plan.plan_id, **about)
     set_to = {(part.group_id, step.name): step.after for part in plan.parts for step in part.configs}
     text = "{} is {} now: it was changed after the plan (--allow-moved-on takes that back, too)"
     moved = [
@@ -297,16 +294,16 @@ def former_values(plan: ChangePlan) -> dict[str, dict[str, str | None]]:
     return {part.group_id: {step.name: step.before if step.is_own else None for step in part.configs} for part in parts}
 
 
-def _configs_plan(cluster: Cluster, wanted: Mapping[str, Mapping[str, str | None]], **about: Any) -> GroupChangePlan:
+def plan_configs(cluster: Cluster, wanted: Mapping[str, Mapping[str, str | None]], **about: Any) -> GroupChangePlan:
+    """The plan to set configurations by group (None: unset); `about`: `reason`, `requested_by`, `undoes`. Raises as
+    `readable_configs`."""
     parts: list[GroupChange] = []
     notices: list[Notice] = []
-    for answer in cluster.admin.group_configs(sorted(wanted)):
-        if answer.configs is None:
-            text = f"the configuration of group {answer.group_id!r} cannot be read: {answer.error}"
-            raise ConfigurationError(text, hint="grant DESCRIBE_CONFIGS on the group")
-        notices += config_notices(answer.group_id, wanted[answer.group_id], answer.configs)
+    for answer in readable_configs(cluster.admin, sorted(wanted)):
+        known = answer.configs or {}
+        notices += config_notices(answer.group_id, wanted[answer.group_id], known)
         steps = tuple(
-            ConfigStep(name=name, before=answer.configs.get(name), is_own=name in answer.own, after=value)
+            ConfigStep(name=name, before=known.get(name), is_own=name in answer.own, after=value)
             for name, value in sorted(wanted[answer.group_id].items())
         )
         parts.append(GroupChange(group_id=answer.group_id, configs=steps))
@@ -319,5 +316,5 @@ def _configs_plan(cluster: Cluster, wanted: Mapping[str, Mapping[str, str | None
 def planned_again(cluster: Cluster, plan: GroupChangePlan) -> GroupChangePlan:
     """The same plan, made now."""
     if plan.kind == _CONFIGS:
-        return _configs_plan(cluster, {part.group_id: part.values for part in plan.parts})
+        return plan_configs(cluster, {part.group_id: part.values for part in plan.parts})
     return plan_deletion(cluster, plan.group_ids, plan.parts[0].topics if plan.parts else ())

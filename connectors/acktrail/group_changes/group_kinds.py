@@ -17,7 +17,7 @@ from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus,
 from acktrail.change.planning.change_plan import PLAN_AGAIN, PartitionPlan
 from acktrail.change.planning.notices import refusal_error
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
-from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
+from acktrail.change.verification.verify import group_outcome, note_found, unsettled, until
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale
 from acktrail.group_changes.group_change_plan import (
@@ -87,16 +87,14 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
     def settle(self, run: ChangeRun[GroupChangePlan]) -> Settled:
         """Look at every group that is not settled: `done`, `not_done` or (without an answer, where it does not show: it
         may still arrive) `unknown`."""
-        found = run.journal.standings({"plan_id": run.plan.plan_id})
-        unsettled = [one for one in found if one.lease is not None or one.standing in OPEN]
-        check_free(unsettled, run.plan.plan_id, run.journal.now_ms)
-        parts, rows = {part.group_id: part for part in run.plan.parts}, []
+        found, rows = unsettled(run), list[VerifiedPartition]()
+        parts = {part.group_id: part for part in run.plan.parts}
         outcomes: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        for one in unsettled:
+        for one in found:
             if one.standing in OPEN:
                 outcomes[one.group_id], mine = self._outcome(run.cluster, run.plan, parts[one.group_id], one)
                 rows += mine
-        return note_found(run, unsettled, rows, outcomes)
+        return note_found(run, found, rows, outcomes)
 
     def _outcome(
         self, cluster: Cluster, plan: GroupChangePlan, part: GroupChange, one: GroupStatus
@@ -110,8 +108,19 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
         return ("done" if shows else "not_done" if is_answered else "unknown", {}), rows
 
     def raise_unless_done(self, outcome: ChangeOutcome) -> None:
-        if outcome.execution is not None:
-            _raise_unless_changed(outcome, outcome.execution)
+        """Also OutcomeUnknown where the broker answered done and it does not show."""
+        execution = outcome.execution
+        if execution is None:
+            return
+        answered = {result.group_id for result in execution.results if result.outcome is Outcome.DONE}
+        hidden = [group for group in answered if outcome.groups.get(group) == ChangeStatus.FAILED]
+        if hidden:
+            text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
+            raise OutcomeUnknown(text, data={"plan": outcome.plan_id})
+        raise_unless_done(execution.results, operation="DELETE")
+        if execution.not_sent:
+            group, why = next(iter(execution.not_sent.items()))
+            raise PartlyDone(f"group {group!r} was not sent: {why}")
 
 
 class _GroupDeletion(_GroupKind):
@@ -216,17 +225,3 @@ def _status(
     if states.states.get(row.share_partition) is not None:
         return Status.NOT_PERSISTED, "the state topic still has its state"
     return Status.OK, None
-
-
-def _raise_unless_changed(change: ChangeOutcome, execution: Execution) -> None:
-    """Pass when everything was done and shows. Raises as `raise_unless_done`; OutcomeUnknown also where the broker
-    answered done and it does not show."""
-    answered = {result.group_id for result in execution.results if result.outcome is Outcome.DONE}
-    hidden = [group for group in answered if change.groups.get(group) == ChangeStatus.FAILED]
-    if hidden:
-        text = f"the broker said that group {min(hidden)!r} was changed, and it does not show"
-        raise OutcomeUnknown(text, data={"plan": change.plan_id})
-    raise_unless_done(execution.results, operation="DELETE")
-    if execution.not_sent:
-        group, why = next(iter(execution.not_sent.items()))
-        raise PartlyDone(f"group {group!r} was not sent: {why}")

@@ -83,15 +83,18 @@ class FaultTarget:
         plain = next_snapshot(self.state, self.now_ms)
         return replace(replace(plain, key=self.key), **changes)
 
+    def rewritten(self, *batches: StateBatch, start: int, done: int = 0) -> tuple[InjectedRecord, ...]:
+        """A snapshot as of a leader that was initialized again: another start offset, and these `batches`."""
+        return self.placed(self.snapshot(start_offset=start, delivery_complete_count=done, batches=batches))
+
     def placed(self, *records: StateRecord, on: int | None = None, age_ms: int = 0) -> tuple[InjectedRecord, ...]:
         """`records` where a coordinator puts them (or `on` another state partition), as old as `age_ms`."""
-        return tuple(self._placed(record, on, age_ms) for record in records)
-
-    def _placed(self, record: StateRecord, on: int | None, age_ms: int) -> InjectedRecord:
-        home = state_partition_of(record.key, self.state_partitions)
-        key, value = encode(record)
-        place = home if on is None else on
-        return InjectedRecord(state_partition=place, key=key, value=value, timestamp_ms=self.now_ms - age_ms)
+        found = []
+        for record in records:
+            place = state_partition_of(record.key, self.state_partitions) if on is None else on
+            key, value = encode(record)
+            found.append(InjectedRecord(state_partition=place, key=key, value=value, timestamp_ms=self.now_ms - age_ms))
+        return tuple(found)
 
 
 def next_snapshot(state: SharePartitionState, now_ms: int) -> ShareSnapshot:
@@ -132,8 +135,7 @@ def complete_count_regression(target: FaultTarget) -> tuple[InjectedRecord, ...]
 def overlapping_batches(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     """A leader that was initialized again writes batches that share offsets."""
     start = target.log_end_offset - 10
-    batches = (batch(start, start + 5, _AVAILABLE), batch(start + 3, start + 9, _AVAILABLE))
-    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
+    return target.rewritten(batch(start, start + 5, _AVAILABLE), batch(start + 3, start + 9, _AVAILABLE), start=start)
 
 
 def missed_snapshot(target: FaultTarget) -> tuple[InjectedRecord, ...]:
@@ -210,15 +212,13 @@ def dlq_flood(target: FaultTarget) -> tuple[InjectedRecord, ...]:
 
 def skipped_new_partition(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     """A partition is added to a topic that the group reads; records come before its state, which has no start."""
-    first = ShareSnapshot(
-        key=target.key,
+    first = target.snapshot(
         snapshot_epoch=0,
         state_epoch=(target.state.state_epoch or 0) + 2,
         leader_epoch=0,
         start_offset=None,
         delivery_complete_count=None,
         create_timestamp_ms=target.now_ms,
-        write_timestamp_ms=target.now_ms,
         batches=(),
     )
     return target.placed(first)
@@ -261,32 +261,28 @@ def unknown_record_type(target: FaultTarget) -> tuple[InjectedRecord, ...]:
 
 def inverted_batch(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     start = target.log_end_offset - 10
-    batches = (batch(start + 4, start + 3, _AVAILABLE),)
-    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
+    return target.rewritten(batch(start + 4, start + 3, _AVAILABLE), start=start)
 
 
 def batches_out_of_order(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     start = target.log_end_offset - 10
-    batches = (batch(start + 5, start + 9, _AVAILABLE), batch(start, start + 4, _AVAILABLE, 2))
-    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
+    later, earlier = batch(start + 5, start + 9, _AVAILABLE), batch(start, start + 4, _AVAILABLE, 2)
+    return target.rewritten(later, earlier, start=start)
 
 
 def batch_below_start(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     start = target.log_end_offset
-    below = batch(start - 4, start - 1, _AVAILABLE)
-    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=(below,)))
+    return target.rewritten(batch(start - 4, start - 1, _AVAILABLE), start=start)
 
 
 def acquired_persisted(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     start = target.log_end_offset - 10
-    held = batch(start, start + 9, _ACQUIRED)
-    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=(held,)))
+    return target.rewritten(batch(start, start + 9, _ACQUIRED), start=start)
 
 
 def impossible_delivery_count(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     start = target.log_end_offset - 10
-    often = batch(start, start + 9, _ACKNOWLEDGED, 60)
-    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=10, batches=(often,)))
+    return target.rewritten(batch(start, start + 9, _ACKNOWLEDGED, 60), start=start, done=10)
 
 
 def uninitialized_with_batches(target: FaultTarget) -> tuple[InjectedRecord, ...]:

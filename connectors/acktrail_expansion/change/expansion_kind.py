@@ -20,7 +20,7 @@ from acktrail.change.change_kind import ChangeKind, ChangeRun, Row, Settled
 from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.lifecycle.plan_life import OPEN
 from acktrail.change.planning.change_plan import PLAN_AGAIN
-from acktrail.change.verification.verify import check_free, note_found
+from acktrail.change.verification.verify import note_found, unsettled
 from acktrail.errors import (
     AcktrailError,
     ConfigurationError,
@@ -97,9 +97,7 @@ class _Expansion(ChangeKind[ExpansionPlan]):
 
     def settle(self, run: ChangeRun[ExpansionPlan]) -> Settled:
         """`done` once every broker lists the count; `unknown` where none does: the request may still arrive."""
-        standings = run.journal.standings({"plan_id": run.plan.plan_id})
-        found = [one for one in standings if one.lease is not None or one.standing in OPEN]
-        check_free(found, run.plan.plan_id, run.journal.now_ms)
+        found = unsettled(run)
         outcomes: dict[str, tuple[str, dict[str, Any]]] = {
             one.group_id: (_outcome(run), {}) for one in found if one.standing in OPEN
         }

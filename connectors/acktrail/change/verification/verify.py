@@ -275,6 +275,14 @@ def open_attempts(
     return found
 
 
+def unsettled(run: ChangeRun[Any]) -> list[GroupStatus]:
+    """The newest attempt at each group of the plan that is not settled. Raises as `check_free`."""
+    found = run.journal.standings({"plan_id": run.plan.plan_id})
+    own = [one for one in found if one.lease is not None or one.standing in OPEN]
+    check_free(own, run.plan.plan_id, run.journal.now_ms)
+    return own
+
+
 def check_free(attempts: Iterable[GroupStatus], plan_id: str, now_ms: int) -> None:
     """Raise ChangeInProgress when another process that may live is at one of `attempts`."""
     for one in attempts:

@@ -12,7 +12,7 @@ from acktrail.cli import group_answers
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_or_execute
 from acktrail.cli.common_options import OfBoth, OfCluster, command_group, echo_rows, spread
-from acktrail.errors import ChangeRefused, ConfigurationError, InputError, UnknownName
+from acktrail.errors import ChangeRefused, InputError, UnknownName
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
@@ -179,16 +179,11 @@ def show(
     at: OfCluster,
 ) -> None:
     """Show what is set on groups; with --all everything that is in force."""
+    from acktrail.group_changes.group_change_plan import readable_configs
     from acktrail.kafka.admin import ShareGroupAdmin
 
     with ShareGroupAdmin(at.kafka) as admin:
-        found = list(admin.group_configs(groups))
-    for configs in found:
-        if configs.configs is None:
-            raise ConfigurationError(
-                f"the configuration of group {configs.group_id!r} cannot be read: {configs.error}",
-                hint="grant DESCRIBE_CONFIGS on the group",
-            )
+        found = readable_configs(admin, groups)
     if at.as_json:
         echo_rows({"group": of.group_id, "configs": dict(_share(of)), "own": sorted(of.own)} for of in found)
         return
@@ -231,7 +226,7 @@ def set_(
         raise ChangeRefused("nothing_to_change", "nothing is to be set", hint="give name=value, or --unset name")
     target = at.needed if execute else at.optional
     with Cluster(at.kafka) as cluster:
-        plan = plan_configs(cluster, group, wanted, **because.named)
+        plan = plan_configs(cluster, dict.fromkeys(group, wanted), **because.named)
         keep_or_execute(cluster, plan, target, execute=execute, as_json=at.as_json)
 
 

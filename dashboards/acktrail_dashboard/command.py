@@ -67,7 +67,8 @@ def report(
     from datetime import UTC, datetime
 
     from acktrail.view.run_summary import summarize, summary_json
-    from acktrail_dashboard.report import read_run, render_html, render_text, write_whole
+    from acktrail.whole_files import write_whole
+    from acktrail_dashboard.report import read_run, render_html, render_text
 
     rows, chosen = read_run(config, run_id)
     found = summarize(rows, chosen)

@@ -39,7 +39,8 @@ from acktrail.tables.delta.table_root import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, as_json, rows_of_run, shown_run, summarize
-from acktrail_dashboard.report import file_name, prune, write_whole
+from acktrail.whole_files import write_whole
+from acktrail_dashboard.report import file_name, prune
 
 EVIDENCE: Final = "acktrail-evidence"
 """The stem of a pack's file, before the run."""

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, UnknownName
+from acktrail.errors import UnknownName
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.plain_tables import printable, table
@@ -31,6 +29,7 @@ from acktrail.view import run_summary, wording
 from acktrail.view.export_rows import EXPORT_COLUMNS
 from acktrail.view.partition_rows import PartitionRow, groups_with_more, most_urgent, notes
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, Summary, rows_of_run, run_end, shown_run, summarize
+from acktrail.whole_files import write_whole
 from acktrail_dashboard.offset_bands import state_windows
 from acktrail_dashboard.page_templates import rendered, static_files
 from acktrail_dashboard.web.branch_views import report_sections
@@ -170,26 +169,6 @@ def prune(folder: Path, stem: str, *, kept: int) -> None:
 
 def _written_at(files: Iterable[Path]) -> tuple[float, str]:
     return max((file.stat().st_mtime, file.name) for file in files)
-
-
-def write_whole(text: str, out: Path) -> Path:
-    """Write `text` to `out`, all of it or nothing. Raises ConfigurationError: the folder cannot be written to."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".report-") as folder:
-            draft = Path(folder, out.name)
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.chmod(0o644)
-            draft.replace(out)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise ConfigurationError(
-            f"cannot write {out}: {why}", hint="name a file in a folder you may write to"
-        ) from error
-    return out
 
 
 def _policy() -> str:

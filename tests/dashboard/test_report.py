@@ -26,6 +26,7 @@ from acktrail.errors import AcktrailError, ConfigurationError, NoTables, Unknown
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.view.run_summary import RunTables, Summary, summarize, summary_json, unknowns
+from acktrail.whole_files import write_whole
 from acktrail_dashboard.report import (
     PARTITIONS_SHOWN,
     file_name,
@@ -34,7 +35,6 @@ from acktrail_dashboard.report import (
     read_run,
     render_html,
     render_text,
-    write_whole,
 )
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
@@ -204,7 +204,7 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         write_whole("half \ud800", out)
     assert out.read_text(encoding="utf-8") == "one \N{BLACK SQUARE}"
     assert [path.name for path in out.parent.iterdir()] == ["report.html"]
-    with pytest.raises(ConfigurationError, match="cannot write"):
+    with pytest.raises(ConfigurationError, match="cannot be written"):
         write_whole("two", out / "below-a-file" / "report.html")
 
 
@@ -287,7 +287,7 @@ def test_refusals_are_one_line_and_leave_nothing(
     cases: tuple[tuple[str, str | Path, type[AcktrailError], str], ...] = (
         ("--run-id", "no-such-run", UnknownName, "unknown run 'no-such-run'"),
         ("--tables", tmp_path / "empty", NoTables, "no tables at"),
-        ("--out", file / "report.html", ConfigurationError, "cannot write"),
+        ("--out", file / "report.html", ConfigurationError, "cannot be written"),
     )
     for option, value, expected, says in cases:
         done = run(capsys, "dashboard", "report", "--json", "--tables", stored.uri, option, value)

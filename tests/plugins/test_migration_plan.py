@@ -26,7 +26,7 @@ from state_topics.coordinator_log import CLUSTER, from_raw
 
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import PartitionFacts, TargetOffset
-from acktrail.change.planning.change_plan import plan_json, write_text
+from acktrail.change.planning.change_plan import plan_json
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, MalformedRecord, UnsupportedRecord
@@ -159,7 +159,7 @@ def test_sums_are_of_what_is_carried() -> None:
 
 def test_a_plan_in_a_file_is_shown_without_a_client(tmp_path: Path) -> None:
     """Neither is what makes plans loaded, nor what stores them."""
-    write_text(plan_json(plan((facts(40), carried()))), tmp_path / "plan.json")
+    (tmp_path / "plan.json").write_text(plan_json(plan((facts(40), carried()))))
     (code,), modules = loaded(f"change show {tmp_path}/plan.json")
     assert (code, modules & {"numpy", "pyarrow", "pandas", "kafka.net.manager"}) == (0, set())
 

@@ -27,10 +27,11 @@ from acktrail.change.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.change.audit.journal import SEQUENCE, read_audit, read_plan_row
-from acktrail.change.planning.change_plan import read_text, write_text
+from acktrail.change.planning.change_plan import read_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.times import utc_text
+from acktrail.whole_files import write_whole
 
 Row = Mapping[str, Any]
 _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
@@ -53,7 +54,7 @@ class AuditReport:
 def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditReport:
     """The report on audit, plans and results. `anchor`: a file with a row of the audit, which is compared and then
     replaced by the newest row; made if it is not there yet. Raises ConfigurationError: something is not as it was
-    written; it says what. MalformedFile: `anchor` is no such file, or cannot be written."""
+    written; it says what; or `anchor` cannot be written. MalformedFile: `anchor` is no such file."""
     kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
     stored = _Stored(tables)
     flaws = stored.flaws(kept)
@@ -63,7 +64,7 @@ def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditR
     if anchor is not None and newest is not None:
         about = {name: getattr(newest, name) for name in ("cluster_id", "sequence", "row_hash")}
         text = json.dumps({**_ANCHOR, **about, "audited_at": newest.audited_at.isoformat()}, indent=1)
-        write_text(text + "\n", anchor)
+        write_whole(text + "\n", anchor)
     return AuditReport(
         rows=len(stored.audit),
         newest_sequence=None if newest is None else newest.sequence,

@@ -167,19 +167,6 @@ def read_text(file: Path, *, hint: str) -> str:
         raise MalformedFile("is no text", file=str(file), hint=hint) from error
 
 
-def write_text(text: str, file: Path) -> None:
-    """Write ASCII `text` to `file`, whole or not at all. Raises MalformedFile: the file cannot be written."""
-    import tempfile
-
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=file.absolute().parent, delete=False) as part:
-            part.write(text)
-        Path(part.name).replace(file)
-    except OSError as error:
-        why = f"cannot be written ({type(error).__name__})"
-        raise MalformedFile(why, file=str(file), hint="check the path") from error
-
-
 def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
     """Refuse a plan from the future, or one that is too old. Raises PlanStale: `from_the_future` or `too_old`."""
     created_at = instant_text(created_at_ms)

@@ -165,10 +165,11 @@ def painted(severity: str, text: str) -> str:
 
 def _write_new(plan: ChangePlan, out: Path | None) -> None:
     """Write a new plan to the file that is named, if any."""
-    from acktrail.change.planning.change_plan import plan_json, write_text
+    from acktrail.change.planning.change_plan import plan_json
+    from acktrail.whole_files import write_whole
 
     if out is not None:
-        write_text(plan_json(plan), out)
+        write_whole(plan_json(plan), out)
 
 
 def carry_out(

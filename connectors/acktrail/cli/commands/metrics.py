@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot
-from acktrail.errors import ConfigurationError, InputError
+from acktrail.errors import InputError
 from acktrail.times import duration_ms
+from acktrail.whole_files import write_whole
 
 _LONGEST_MS: Final = 86_400_000
 
@@ -46,7 +46,7 @@ def metrics(
 
     if listen is None:
         text, unread = table_metrics.metrics_text(config)
-        _write(out, text) if out is not None else typer.echo(text, nl=False)
+        write_whole(text, out, makes_folders=False) if out is not None else typer.echo(text, nl=False)
         if unread is not None:
             raise unread
         return
@@ -58,15 +58,3 @@ def metrics(
     ):
         typer.echo(f"metrics at {address}", err=True)
         stop.wait()
-
-
-def _write(file: Path, text: bytes) -> None:
-    """A reader never sees half of it."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(text)
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        reason = f"{file} cannot be written: {error.strerror}"
-        raise ConfigurationError(reason, hint="name a folder that is there") from error

@@ -70,6 +70,7 @@ _NOTHING_SENT: Final[Mapping[type[AcktrailError], str]] = {
     RetryableError: "Nothing was sent. When its cause is gone, clear this task.",
     AcktrailError: "Nothing was sent. A form cannot be edited later: trigger the DAG again with a corrected one.",
 }
+_DONE_BUT_FAILED: Final = "The change is done. When the cause in the failed task's log is gone, clear that task."
 _DONE: Final = frozenset({ChangeStatus.DONE, ChangeStatus.UNDONE})
 before_sending: Final = partial(as_airflow_errors, advice_of(_NOTHING_SENT), retried=(RetryableError,))
 """Around the work of a task before the approval."""
@@ -157,11 +158,17 @@ def _run_id(context: Context) -> str:
     return table_run_id(context["ti"].dag_id, context["ti"].run_id, 0)
 
 
-def _next_step(tables: TablesConfig, plan_id: str) -> NextStep:
-    """What a person does next with a plan. Raises UnknownName: the tables have lost it."""
+def _next_step(tables: TablesConfig, plan_id: str, *, has_failed: bool = False) -> NextStep:
+    """What a person does next with a plan, `has_failed`: after a task failed. Raises UnknownName: the tables have lost
+    it."""
     read_plan_row(tables, plan_id)
-    found = plan_status.plan_status(tables, plan_id)
-    return next_step(ChangeStatus(found["standing"]), found["verified"]).on(plan_id)
+    return _step_of(plan_status.plan_status(tables, plan_id), plan_id, has_failed=has_failed)
+
+
+def _step_of(found: Mapping[str, Any], plan_id: str, *, has_failed: bool) -> NextStep:
+    status = ChangeStatus(found["standing"])
+    step = next_step(status, found["verified"]).on(plan_id)
+    return step._replace(form=_DONE_BUT_FAILED) if has_failed and status is ChangeStatus.DONE else step
 
 
 @contextmanager
@@ -171,7 +178,7 @@ def errors_of(stored: StoredPlan, *, retried: tuple[type[AcktrailError], ...] = 
 
     def advice(_: AcktrailError) -> str:
         with suppress(AcktrailError):
-            return _next_step(tables_at(stored), stored["plan_id"]).form
+            return _next_step(tables_at(stored), stored["plan_id"], has_failed=True).form
         return "It is not known how the plan stands: when the tables answer again, clear this task."
 
     with as_airflow_errors(advice, retried):
@@ -228,7 +235,7 @@ def change_text(moment: str, stored: StoredPlan | None) -> tuple[str, str]:
     status = ChangeStatus(found["standing"])
     if moment == "succeeded" and status is ChangeStatus.PLANNED:
         return "Planned", "It was a dry run: nothing was sent."
-    step = next_step(status, found["verified"]).on(stored["plan_id"])
+    step = _step_of(found, stored["plan_id"], has_failed=moment == "failed")
     decided = f"Decided by {printable(found['decisions'][-1]['by'])}. " if found["decisions"] else ""
     shown = f"{begin}{in_words(status)}"
     return shown[0].upper() + shown[1:], decided + step.form

@@ -472,6 +472,18 @@ def test_plan_that_is_not_done_fails_its_run(
     assert "change verify" not in text
 
 
+def test_task_that_fails_after_a_change_is_done_is_to_be_cleared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only a run that succeeded leaves nothing to do."""
+    made = sent(tmp_path, (BEFORE, None), (AFTER, "done"), (VERIFIED, "done"))
+    with pytest.raises(exceptions.AirflowFailException), change_steps.errors_of(made):
+        raise ConfigurationError("the gate cannot read its suite")
+    assert "The change is done. When the cause" in caplog.text
+    assert change_steps.change_text("failed", made)[1].endswith("is gone, clear that task.")
+    assert change_steps.change_text("succeeded", made) == ("Done", "Nothing is left to do.")
+
+
 def test_lost_audit_is_not_taken_for_a_plan_that_was_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

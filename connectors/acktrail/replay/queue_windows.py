@@ -7,8 +7,9 @@ the order of ``STATUS_TABLE``, worst first: what is lost for good comes before w
 
 Unfinished records rise where more than three quarters of all pairs of observations do (Kendall's rank correlation above
 one half): one dip changes nothing. A group was seen to keep up where nothing is unfinished; or where they do not rise,
-and either all that was in the log one observation ago is finished, or all that was in it at an observation with as many
-unfinished records as now, and the lowest number of the newer half is not above that of the older one.
+and either all that was in the log one observation ago is finished and no more is unfinished than then or in the median,
+or all that was in it at an observation with as many unfinished records as now, and the lowest number of the newer half
+is not above that of the older one.
 
 A storm or a loop is over where the newest observation in which anything ended shows none of it, or where the group has
 no members and nothing ended since the observation before. Rules compare the known observations around one that is not
@@ -249,12 +250,14 @@ def _trend(known: BoolArray, start: Int64Array, end: Int64Array, lag: Int64Array
     middle = np.maximum(known.sum(1) - 1, 0) // 2
     rank, count = np.cumsum(known, 1), known.sum(1)
     older_end = value_at(end, np.where(count > LEAST, (rank == (count - LEAST)[:, np.newaxis]).argmax(1), -1))
+    median = np.where(known.any(1), sums[np.arange(len(sums)), middle], 0)
+    turned &= own_lag[:, 0] <= np.maximum(value_at(lag, places["before"]), median)
     keeps_up = (own_lag[:, 0] == 0) | (~rises & (turned | (as_much & low)))
     return {
         "rises": rises.astype(np.int64),
         "is_old": (own_start[:, 0] < older_end).astype(np.int64),
         "keeps_up": keeps_up.astype(np.int64),
-        "median": np.where(known.any(1), sums[np.arange(len(sums)), middle], 0),
+        "median": median,
     }
 
 
@@ -280,6 +283,9 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
     goes_on, come_back = ~(deserted & nothing), (found["max_delivery_count"] > 1) | (archived > 0)
     was = {status: are_equal(context["previous_status"], status) for status in (QueueStatus.STUCK, QueueStatus.LAGGING)}
     first_look = pc.coalesce(context["first_look_at"], shown.observed_at).cast(pa.int64()).to_numpy()
+    absent_since = pc.coalesce(context["no_members_since"], shown.observed_at).cast(pa.int64()).to_numpy()
+    # Consumers that restart are away for a moment: one observation without members, after others, says nothing.
+    left = deserted & ((absent_since < shown.times["now"]) | (absent_since <= first_look))
     paused, seen_for = (shown.times["now"] - times for times in (shown.times["flat"], first_look))
     is_long = (flat > found["pause"]) & (paused >= _PAUSE)
     stuck = (flat >= LEAST) & ((found["done"] > 0) | is_long)
@@ -296,8 +302,8 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
         "release_loop": (released > acknowledged) & goes_on & (found["last_released"] > 0) & come_back,
         "stuck": known & ~deserted & (stuck | (was[QueueStatus.STUCK] & (flat > 1))),
         "never_finished": waits & ~at_end & (members > 0) & (found["observations"] >= LEAST) & (seen_for >= _PAUSE),
-        "unattended": known & deserted & (lag > 0),
-        "never_attended": waits & deserted & ~at_end,
+        "unattended": known & left & (lag > 0),
+        "never_attended": waits & left & ~at_end,
         "loss_unseen": unseen,
         "lagging": known & behind & (rises | was[QueueStatus.LAGGING]),
         "no_match": _has(context["verdict"]) & ~are_equal(context["verdict"], Verdict.MATCH.value),
@@ -307,7 +313,7 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
         "joined_late": ~_has(context["completeness"]),
         "first_seen": known & (found["observations"] == 1) & (lag > 0),
         "rising": known & (found["keeps_up"] == 0) & (found["rises"] > 0),
-        "not_judged": known & (found["keeps_up"] == 0),
+        "not_judged": known & ((found["keeps_up"] == 0) | (deserted & (lag > 0))),
         "not_finished_yet": waits & ~(at_end & (deserted | (found["came"] == 0))),
         "at_log_end": waits,
         "empty": undelivered,

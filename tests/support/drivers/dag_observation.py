@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -24,6 +25,8 @@ def observe_by_task(kafka: KafkaConfig, tables: TablesConfig) -> None:
         "triggering_asset_events": {},
     }
     connection = {"conn_type": "generic", "extra": {"bootstrap.servers": kafka.bootstrap_servers}}
+    root = logging.getLogger()
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("AIRFLOW_CONN_OWN", json.dumps(connection))
+        patched.setattr(root, "handlers", [*root.handlers])  # Airflow would log to stdout, which others read
         pipeline_steps.observe.function(**context)

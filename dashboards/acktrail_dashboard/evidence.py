@@ -54,7 +54,7 @@ _NUMBERED: Final = re.compile(r"^(\d{20})\.(json|checkpoint\.(?:.*\.)?parquet)$"
 _NAMED: Final = 5
 _ENGINES: Final = {"spark": "pyspark", "great_expectations": "great_expectations", "deltalake": "deltalake"}
 _OF_THE_RUN: Final = (*OF_THE_RUN, "findings", "queue_statuses")
-_OF_ALL: Final = ("export_ranges", "topics")
+_OF_ALL: Final = ("export_ranges", "topics", "archived_offsets")
 _TABLES: Final = (*_OF_THE_RUN, *_OF_ALL, "state_records", "offset_observations", "status_changes")
 """The tables that a run reads or writes."""
 _FACTS: Final = ("head", "totals", "exports", "gaps", "expectations", "findings")

@@ -76,18 +76,19 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
         topics=tables.read("topics"),
         queue_statuses=tables.read("queue_statuses", columns=_STATUS_COLUMNS, where=is_own),
         export_ranges=tables.read("export_ranges", columns=EXPORT_COLUMNS),
-        archived=_history_of_archived(tables, own["share_partition_states"]),
+        archived_offsets=(looked := tables.read("archived_offsets")),
+        archived=_history_of_archived(tables, own["share_partition_states"], looked),
     )
     ended = run_end(found)
     return replace(found, branches={each.name: each.read(tables, ended) for each in report_sections()}), chosen
 
 
-def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[ArchivedRange, ...]:
+def _history_of_archived(tables: Tables, states: pa.Table, looked: pa.Table) -> tuple[ArchivedRange, ...]:
     """What the history has of groups that archived more than their state shows; none where it does not know them."""
     if not tables.exists(CHANGES):
         return ()
     reader, found = HistoryReader(tables), []
-    for group_id in groups_with_more(states):
+    for group_id in groups_with_more(states, looked):
         with suppress(UnknownName):
             found += reader.archived(group_id)
     return tuple(found)

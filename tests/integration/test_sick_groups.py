@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import AcknowledgeType, TopicPartition
+from confluent_kafka import AcknowledgeType, Producer, TopicPartition
 from drivers.command_line import run
 from servers.real_broker import broker_of_release, releases
 from servers.workload import Workload, start_at, until
@@ -15,6 +16,7 @@ from servers.workload import Workload, start_at, until
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded import DEFAULT_VERSION
 from acktrail_jobs.commands.pipeline_commands import reconcile
@@ -52,16 +54,24 @@ def remove(workload: Workload, topic: str, before: int) -> None:
         future.result()
 
 
-def finish(workload: Workload, group: str, count: int, how: AcknowledgeType) -> None:
-    """A member settles `count` deliveries, whichever come, then leaves."""
+def finish(
+    workload: Workload,
+    group: str,
+    count: int,
+    how: AcknowledgeType,
+    *,
+    topic: str | None = None,
+    rejected: int | None = None,
+) -> None:
+    """A member settles `count` deliveries, whichever come, then leaves; it rejects the offset `rejected`."""
     done = 0
-    with workload.share_consumer(group, group, **{"share.acknowledgement.mode": "explicit"}) as member:
+    with workload.share_consumer(group, topic or group, **{"share.acknowledgement.mode": "explicit"}) as member:
 
         def all_settled() -> bool:
             nonlocal done
             messages: list[Any] = [each for each in member.poll(0.3) or () if each.error() is None]
             for message in messages:
-                member.acknowledge(message, how)
+                member.acknowledge(message, AcknowledgeType.REJECT if message.offset() == rejected else how)
             if messages:
                 member.commit_sync()
             done += len(messages)
@@ -107,3 +117,46 @@ def test_what_each_sick_group_says(kafka: KafkaConfig, tmp_path: Path, capsys: p
     assert "Lost for good" not in third["rejecting"]["reason"]
     assert third["rejecting"]["status"] in {"ok", "idle"}
     assert third["passed"]["status"] in {"ok", "idle", "rewound"}
+
+
+def produce_transactions(kafka: KafkaConfig, topic: str, count: int, records: int, *, is_aborted: bool = False) -> None:
+    producer = Producer({**to_librdkafka(kafka), "transactional.id": f"{topic}-{is_aborted}"})
+    producer.init_transactions()
+    for _ in range(count):
+        producer.begin_transaction()
+        for number in range(records):
+            producer.produce(topic, str(number).encode(), partition=0)
+        producer.flush()
+        (producer.abort_transaction if is_aborted else producer.commit_transaction)()
+
+
+def test_archived_offsets_without_a_record_are_no_loss(
+    kafka: KafkaConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers archive markers of transactions, and records of aborted ones for a group that reads committed records.
+    No status, finding or list of a group that accepted every record calls them lost, in any look, and nothing waits. A
+    record that is rejected among them is one lost record, by its own offset."""
+    tables, workload = TablesConfig(uri=str(tmp_path / "tables")), Workload(kafka)
+    for topic in ("orders", "aborted"):
+        workload.create_topic(topic)
+    produce_transactions(kafka, "orders", 8, 4)
+    produce_transactions(kafka, "aborted", 5, 6, is_aborted=True)
+    workload.produce("aborted", 3)
+    workload.configure_group("committed", share_isolation_level="read_committed")
+    finish(workload, "accepting", 32, AcknowledgeType.ACCEPT, topic="orders")
+    finish(workload, "picky", 32, AcknowledgeType.ACCEPT, topic="orders", rejected=17)
+    finish(workload, "committed", 3, AcknowledgeType.ACCEPT, topic="aborted")
+
+    for _ in range(2):
+        found = look(kafka, tables)
+        for group, finished in (("accepting", 32), ("committed", 3), ("picky", 31)):
+            row = found[group]
+            assert (row["archived_seen"], row["archived"]) == ((1, 1) if group == "picky" else (0, 0)), row
+            assert row["acknowledged"] == finished
+            if group != "committed":  # brokers store the end of aborted records with the next acknowledgement
+                assert (row["status"], row["unfinished_records"]) == ("ok", 0), row
+    archived = Tables(tables).rows("findings", {"rule": "poison_records_archived"})
+    assert {(row["group_id"], row["detail"]) for row in archived} == {("picky", "1 record(s) were archived")}
+    for group, offsets in (("accepting", []), ("committed", []), ("picky", [(17, 17)])):
+        done = run(capsys, "record", "archived", group, "--tables", tables.uri, "--json")
+        assert [(row["first_offset"], row["last_offset"]) for row in json.loads(done.stdout)["archived"]] == offsets

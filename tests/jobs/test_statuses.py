@@ -341,7 +341,7 @@ def unfinished_records_that_the_retention_took(scene: Scene) -> Looks:
     assert (row["status"], row["lost_records"], row["removed_records"]) == ("loss_unseen", 70, 70)
     note_seen(scene.world.tables, [scene.group], "Ada", scene.world.now)
     row = yield 1
-    assert (row["status"], row["lost_records"]) == ("idle", 70)
+    assert (row["status"], row["lost_records"]) == ("ok", 70)
 
 
 def unfinished_records_that_a_reset_skipped(scene: Scene) -> Looks:
@@ -435,6 +435,31 @@ def test_rejected_records_stay_until_somebody_has_seen_them(world: Sick, capsys:
     assert world.look()["status"] == "reject_storm"
     assert world.look(after=dt.timedelta(days=30))["status"] == "loss_unseen"
     assert world.found()["poison_records_archived"] == "warning"
+
+
+def test_archived_offsets_without_a_record_count_nowhere(world: Sick) -> None:
+    """More markers of transactions than records: a storm as long as nobody asked the log, and a finding that says so.
+    Once it is known, also later, they are in no number: a status, a window, a finding; the record among them is."""
+    world.log(0, 8)
+    markers = tuple(batch(at, at, state=4) for at in (1, 3, 5))
+    world.write(snapshot(KEY, 0), update(KEY, 0, 8, (batch(0, 0), *markers, batch(2, 2), batch(7, 7, state=4))))
+    assert world.look()["archived_seen"] == 4
+    (said,) = (row["detail"] for row in world.rows("findings", "r1") if row["rule"] == "poison_records_archived")
+    assert said.startswith("4 record(s) were archived, none beside another: they may be no records")
+    known = [(at, at, False, None) for at in (1, 3, 5)] + [(7, 7, True, None)]
+    names = ("first_offset", "last_offset", "is_record", "reason")
+    own = {"group_id": "billing", "topic_id": KEY.topic_id, "partition": 0, "observed_at": world.now, "run_id": "r2"}
+    rows = [{"cluster_id": "c1", **own, **dict(zip(names, each, strict=True))} for each in known]
+    world.tables.append("archived_offsets", rows)
+    world.write(update(KEY, 8, 0, ()))
+    assert world.look()["archived_seen"] == 1
+    (said,) = (row["detail"] for row in world.rows("findings", "r2") if row["rule"] == "poison_records_archived")
+    assert said == "1 record(s) were archived"
+    world.log(0, 12)
+    world.tables.append("archived_offsets", [{**rows[0], "first_offset": 9, "last_offset": 10}])
+    world.write(update(KEY, 8, 4, (batch(8, 8), batch(9, 11, state=4))))
+    row = world.look()
+    assert (row["archived_seen"], row["window"][-1]["acknowledged"], row["window"][-1]["archived"]) == (2, 1, 1)
 
 
 def test_acknowledging_needs_a_group_and_something_to_acknowledge(

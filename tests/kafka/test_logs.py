@@ -24,7 +24,6 @@ from samples.memory_source import FakeClock
 from servers.fake_kafka import HANG_UP, SILENCE, FakeKafka, fake_kafka
 from state_topics.segment_bytes import batch as packed
 
-from acktrail.change.collection.delivered_records import hidden_offsets
 from acktrail.errors import MalformedRecord, RetryableError
 from acktrail.format.wire.raw_record import AddressedRecord, RawRecord, decode_raw, record_fingerprint
 from acktrail.format.wire.record_batch import BatchKind, batch_records, batches_in
@@ -32,7 +31,7 @@ from acktrail.format.wire.state_record import encode
 from acktrail.kafka import log_reader
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import Batch, LogOffsets, LogStretch
-from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher, _Reading, log_batch
+from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher, _Reading, hidden_offsets, log_batch
 from acktrail.kafka.state_lookup import PartitionReading, StateLookup, after_record
 from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone

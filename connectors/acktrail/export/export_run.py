@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event, Thread
@@ -20,6 +20,7 @@ from acktrail import errors
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary, summary_of
+from acktrail.export.archived_offsets import note_archived
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.observation import observe as observe_brokers
@@ -159,7 +160,11 @@ class ExportRun:
     def sample(self, phase: str, run_id: str | None = None, *, reads_state: bool = True) -> bool:
         """Ask the brokers for groups, start offsets, lag and log offsets, and commit them; False: the run was stopped.
         While they are asked, the state topic is read to its present end, unless `reads_state` is False, so that a
-        silent coordinator does not hold up the export."""
+        silent coordinator does not hold up the export. `after` first finds out which archived offsets are records; what
+        cannot be found out now is asked for again."""
+        if phase == "after" and not self._stop.is_set():
+            with suppress(errors.AcktrailError):
+                note_archived(self._kafka, Tables(self._tables), self._cluster_id, run_id or self._run_id)
         sampled: Future[SourceBatch] = Future()
         asking = partial(self._ask_brokers, sampled, phase, run_id or self._run_id)
         Thread(target=asking, name="acktrail-sample", daemon=True).start()

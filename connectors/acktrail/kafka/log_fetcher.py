@@ -6,7 +6,7 @@ read_committed response lists the aborted transactions beside them (``AbortedTra
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -44,6 +44,10 @@ _BY_NAME: Final = 11
 """The last version of Fetch that names topics by name."""
 _BY_ID: Final = 13
 _NEWEST: Final = 16
+ISOLATION: Final = "share.isolation.level"
+_UNCOMMITTED_LEVEL: Final = "read_uncommitted"
+DEPENDS_ON_LEVEL: Final = frozenset({BatchKind.ABORTED, BatchKind.OPEN})
+"""What only a read_uncommitted group gets, now."""
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _OUT_OF_RANGE: Final = 1
@@ -308,16 +312,39 @@ def _identity(batch: PackedBatch) -> tuple[int, int, int]:
 def read_batches(
     client: BrokerClient, stretches: Iterable[LogStretch], *, most_bytes: int
 ) -> dict[LogStretch, tuple[Batch, ...]]:
-    """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes`, cannot be
+    """The record batches of stretches of logs. A stretch that takes more than `most_bytes`, cannot be
     read or has a damaged batch is left out. Fetches them. Needs READ on the topics."""
-    logs = {TopicPartition(topic=each.topic, partition=each.partition): each for each in sorted(stretches)}
-    leaders, _ = leaders_of(client, [*logs])
-    reading = [_Reading(leader, logs[partition], most_bytes) for partition, leader in leaders.items()]
+    logs = {each: TopicPartition(topic=each.topic, partition=each.partition) for each in sorted(stretches)}
+    leaders, _ = leaders_of(client, [*dict.fromkeys(logs.values())])
+    reading = [_Reading(leaders[log], each, most_bytes) for each, log in logs.items() if log in leaders]
     while open_ := [each for each in reading if not (each.is_whole or each.is_given_up)]:
         requests = [(each.leader, _fetch_request(each.stretch, each.next, each.left, each.isolation)) for each in open_]
         for each, reply in zip(open_, client.send_all(requests), strict=True):
             each.take(reply)
     return {each.stretch: tuple(each.batches) for each in reading if each.is_whole}
+
+
+def hidden_offsets(batches: Sequence[Batch], first: int, last: int, level: str | None) -> tuple[Span, ...] | None:
+    """The offsets from `first` to `last` that are no records of a group with the isolation `level`. None: it depends on
+    a level that is not known, or on how a transaction will end."""
+    kinds = {batch.kind for batch in batches if batch.last_offset >= first}
+    if kinds & DEPENDS_ON_LEVEL and (level is None or (level != _UNCOMMITTED_LEVEL and BatchKind.OPEN in kinds)):
+        return None
+    unseen = {BatchKind.CONTROL} if level == _UNCOMMITTED_LEVEL else {BatchKind.CONTROL, BatchKind.ABORTED}
+    spans = joined(_unseen(batches, first, last, unseen))
+    return joined((max(begin, first), min(end, last)) for begin, end in spans)
+
+
+def _unseen(batches: Sequence[Batch], first: int, last: int, unseen: Collection[BatchKind]) -> Iterator[Span]:
+    at = first
+    for batch in batches:
+        yield at, batch.first_offset - 1
+        if batch.kind in unseen:
+            yield batch.first_offset, batch.last_offset
+        else:
+            yield from batch.gaps
+        at = batch.last_offset + 1
+    yield at, last
 
 
 def log_batch(packed: PackedBatch) -> Batch:

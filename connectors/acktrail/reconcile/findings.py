@@ -168,9 +168,9 @@ def _archiving_stale(rows: pa.Table) -> tuple[pa.Table, Any, str]:
 
 
 def _archived(rows: pa.Table) -> tuple[pa.Table, Any, str]:
-    """Brokers archive offsets without a record, too: the marker of a transaction stands alone."""
+    """Where the logs do not say it (``archived_offsets``): the marker of a transaction stands alone."""
     own = rows.filter(pc.greater(rows["archived_seen"], 0))
-    doubt = pc.if_else(own["archived_alone"], _MAYBE_NO_RECORDS, "")
+    doubt = pc.if_else(own["archived_unclear"], _MAYBE_NO_RECORDS, "")
     return own, _joined(_text(own["archived_seen"]), " record(s) were archived", pc.fill_null(doubt, "")), "archived_at"
 
 

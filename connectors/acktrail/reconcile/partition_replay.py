@@ -18,10 +18,10 @@ from acktrail.format.columns.schemas.table_schemas import (
     STATE_RECORDS,
     saved_columns,
 )
-from acktrail.format.columns.share_partition_keys import state_partitions_of
+from acktrail.format.columns.share_partition_keys import first_matches, state_partitions_of
 from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.derived_columns import derived_columns
-from acktrail.reconcile.observed_run import Coverage, Observation
+from acktrail.reconcile.observed_run import NO_RECORDS, Coverage, Observation
 from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
 from acktrail.replay.newest_offsets import NewestOffsets, offset_counts
 from acktrail.tables.exported.record_files import extremes, record_tables, records_between, rows_between
@@ -36,13 +36,13 @@ REPLAYED: Final = pa.schema(
         pa.field("is_misplaced", pa.bool_()),
         pa.field("initialized_at", pa.int64()),
         pa.field("archived_at", pa.int64()),
-        pa.field("archived_alone", pa.bool_()),
+        pa.field("archived_unclear", pa.bool_()),
         pa.field("unreadable_at", pa.int64()),
         pa.field("broken_rules", pa.list_(pa.string())),
     ]
 )
-"""A replayed share partition, with the offsets of the records that show something about it. `archived_alone`: no two
-offsets beside each other were ever archived."""
+"""A replayed share partition, with the offsets of the records that show something about it. `archived_unclear`: of
+some archived offsets it is not known whether they are records, and no two beside each other were ever archived."""
 _ROWS_AT_ONCE: Final = 1 << 17
 _ROWS_HELD: Final = 1 << 19
 _NEVER: Final = np.iinfo(np.int64).max
@@ -151,22 +151,28 @@ class _HeldRecords:
         return self._is_in_order
 
 
-def replayed_states(saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage]) -> pa.Table:
+def replayed_states(
+    saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage], looked: pa.Table | None = None
+) -> pa.Table:
     """Rows of ``REPLAYED``: one for every share partition of `saved` (rows of ``SAVED_COLUMNS``) that has a state, or
-    may have one."""
+    may have one. `looked`: what ``no_records`` gives (None: nothing is known)."""
     rows = saved.filter(_may_have_state(saved))
     completeness, reasons = _completeness(rows, coverages)
     count, homes, own = rows.num_rows, rows["state_partition"].to_numpy(), observation.state_partition_count
     if own is not None:
         homes = state_partitions_of(rows, own)
     archived = rows["archived_ranges"].combine_chunks()
+    seen, among = offset_counts(archived), NO_RECORDS.empty_table() if looked is None else looked
+    matches = first_matches(rows, among)
+    none, known = (pc.fill_null(among[name].take(matches).combine_chunks(), 0) for name in ("no_records", "looked_at"))
+    is_alone = pc.equal(pc.list_value_length(archived), seen)
     columns: dict[str, Any] = {
         **{name: rows[name] for name in rows.column_names if name in REPLAYED.names},
         **derived_columns(rows),
         **observation.columns(count),
         "topic": pa.nulls(count, pa.string()),
-        "archived_seen": (seen := offset_counts(archived)),
-        "archived_alone": pc.equal(pc.list_value_length(archived), seen),
+        "archived_seen": pc.max_element_wise(pc.subtract(seen, none), pc.multiply(seen, 0), skip_nulls=False),
+        "archived_unclear": pc.and_(is_alone, pc.less(known, seen)),
         "completeness": completeness,
         "completeness_reason": reasons,
         "is_misplaced": pa.array(homes != rows["state_partition"].to_numpy()),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
@@ -291,35 +291,45 @@ def row_key(row: TableRow) -> PartitionKey:
     return partition_key(row["group_id"], row["topic_id"], row["partition"])
 
 
-def archived_rows(states: pa.Table, history: Iterable[ArchivedRange]) -> tuple[ArchivedRow, ...]:
+def archived_rows(
+    states: pa.Table, history: Iterable[ArchivedRange], looked: pa.Table | None = None
+) -> tuple[ArchivedRow, ...]:
     """Disjoint runs of archived offsets per share partition, ascending.
 
     An offset that was archived twice (a reset in between) is listed once, with its highest delivery count.
-    `states` are those of one run, `history` is what is known of their groups. Left out is what a record after the run
+    `states` are those of one run, `history` is what is known of their groups, `looked` are rows of
+    ``archived_offsets``: offsets that are no records are left out. Left out, too, is what a record after the run
     shows, and what another state partition than the state's has of the same key.
     """
     columns = [*KEY_COLUMNS, "topic", "state_partition", "last_record_offset"]
     heads = {row_key(row): row for row in states.select(columns).to_pylist()}
-    now, before = _in_state(states), _in_history(history, heads)
+    now, before = _in_state(states, looked), _in_history(history, heads)
     keys = sorted(now.keys() | before.keys())
     return tuple(row for key in keys for row in _rows(key, heads[key], now[key], before[key]))
 
 
-def groups_with_more(states: pa.Table) -> tuple[str, ...]:
+def groups_with_more(states: pa.Table, looked: pa.Table | None = None) -> tuple[str, ...]:
     """Groups that archived more than their state shows: only the history has those offsets."""
-    listed = {key: sum(covered(batch, None) for batch in batches) for key, batches in _in_state(states).items()}
+    listed = {key: sum(covered(batch, None) for batch in batches) for key, batches in _in_state(states, looked).items()}
     seen = states.select([*KEY_COLUMNS, "archived_seen"]).to_pylist()
     return tuple(sorted({row["group_id"] for row in seen if (row["archived_seen"] or 0) > listed.get(row_key(row), 0)}))
 
 
-def _in_state(states: pa.Table) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
-    """The archived batches of every state that has one, disjoint and ascending."""
+def _in_state(states: pa.Table, looked: pa.Table | None) -> defaultdict[PartitionKey, tuple[StateBatch, ...]]:
+    """The archived batches of every state that has one, disjoint and ascending, without offsets that are no records."""
     column = states["batches"].combine_chunks()
     batches = pc.list_flatten(column)
     is_archived = pc.equal(pc.struct_field(batches, "delivery_state"), int(DeliveryState.ARCHIVED))
     owners = states.select(list(KEY_COLUMNS)).take(pc.list_parent_indices(column).filter(is_archived))
     archived = (StateBatch(**batch) for batch in batches.filter(is_archived).to_pylist())
-    return _combined(zip(map(row_key, owners.to_pylist()), archived, strict=True))
+    none: defaultdict[PartitionKey, OffsetRanges] = defaultdict(OffsetRanges)
+    for row in [] if looked is None else looked.filter(~pc.field("is_record")).to_pylist():
+        none[row_key(row)].add(row["first_offset"], row["last_offset"])
+    return _combined(
+        (key, replace(batch, first_offset=first, last_offset=last))
+        for key, batch in zip(map(row_key, owners.to_pylist()), archived, strict=True)
+        for first, last in none[key].outside(batch.first_offset, batch.last_offset)
+    )
 
 
 def _in_history(

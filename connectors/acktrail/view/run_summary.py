@@ -138,7 +138,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         totals=totals,
         partitions=partitions,
         groups=groups,
-        archived=partition_rows.archived_rows(own.share_partition_states, own.archived),
+        archived=partition_rows.archived_rows(own.share_partition_states, own.archived, own.archived_offsets),
         findings=tuple(findings),
         findings_seen_later=_seen_later(tables, own, run_id),
         branches=own.branches,
@@ -317,6 +317,7 @@ class RunTables:
     topics: pa.Table
     offset_observations: pa.Table = field(default_factory=TABLES["offset_observations"].empty_table)
     queue_statuses: pa.Table = field(default_factory=TABLES["queue_statuses"].empty_table)
+    archived_offsets: pa.Table = field(default_factory=TABLES["archived_offsets"].empty_table)
     archived: tuple[ArchivedRange, ...] = ()
     branches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

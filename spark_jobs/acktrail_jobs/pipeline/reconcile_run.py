@@ -45,6 +45,7 @@ from acktrail.reconcile.observed_run import (
     Coverage,
     Observation,
     newest_run,
+    no_records,
     read_descriptions,
     read_observation,
     with_topics,
@@ -194,7 +195,8 @@ class ShareJudge:
         tables, saved = Tables(self.tables), rows.select(SAVED_COLUMNS.names).cast(SAVED_COLUMNS)
         described = read_descriptions(tables, self.observation.run_id)
         described = described.only(group_numbers(described.shares, self.groups) == number)
-        states = one_state_per_partition(replayed_states(saved, self.observation, self.coverages))
+        replayed = replayed_states(saved, self.observation, self.coverages, no_records(tables))
+        states = one_state_per_partition(replayed)
         verdicts = reconcile_rows(states, described, self.observation, self.coverages).sort_by(_KEY)
         settled = seen_losses(tables)
         broken = share_partition_findings(verdicts, self.observation, settled)

@@ -38,7 +38,7 @@ from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import seen_losses
-from acktrail.reconcile.observed_run import Observation, read_observation
+from acktrail.reconcile.observed_run import Observation, changes_of_records, no_record_offsets, read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, TRENDS, add_parts, positions_at
 from acktrail.reconcile.status_rows import PASSED, judge_run, read_run_rows, total_row
 from acktrail.replay.time_buckets import MOST, RATE_INPUTS, RATES, partial_rates, sum_rates
@@ -181,9 +181,10 @@ def _counted(config: TablesConfig, begins: Mapping[int, int], ends: Mapping[int,
 def _pieces(
     tables: Tables, begins: Mapping[int, int], ends: Mapping[int, int], paths: Sequence[str]
 ) -> Iterator[pa.Table]:
+    none = no_record_offsets(tables)
     for batch in tables.file_batches(CHANGES, paths, columns=_INPUTS, dictionaries=_TEXTS):
-        own = rows_between(batch, begins, ends, "record_offset")
-        yield partial_rates(pa.Table.from_batches([own]), _EVER)
+        own = pa.Table.from_batches([rows_between(batch, begins, ends, "record_offset")])
+        yield partial_rates(changes_of_records(own, none), _EVER)
 
 
 def _counted_version(

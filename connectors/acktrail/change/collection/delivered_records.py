@@ -9,7 +9,7 @@ Start offsets of an earlier moment follow from the exported records alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,13 +26,12 @@ from acktrail.change.planning.impact import resolve
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
-from acktrail.format.wire.record_batch import BatchKind
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import Batch, LogStretch, TopicPartition
-from acktrail.kafka.log_fetcher import read_batches
+from acktrail.kafka.log_fetcher import DEPENDS_ON_LEVEL, ISOLATION, hidden_offsets, read_batches
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_lookup import StateLookup
-from acktrail.model.offset_ranges import RecordCounter, Span, joined
+from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import instant_text
 
@@ -45,8 +44,6 @@ _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
 _MOST_BYTES: Final = 4 << 20
 """For all logs together."""
-_ISOLATION: Final = "share.isolation.level"
-_READ_UNCOMMITTED: Final = "read_uncommitted"
 _Key = tuple[str, str, int]
 """Group, topic, partition."""
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
@@ -56,8 +53,6 @@ NOT_INITIALIZED: Final = "it had no start offset: it was not initialized"
 
 _Wanted = Mapping[_Key, tuple[PartitionFacts, Span]]
 _Place = tuple[str, int]
-_DEPENDS: Final = frozenset({BatchKind.ABORTED, BatchKind.OPEN})
-"""What only a read_uncommitted group gets, now."""
 
 
 def with_hidden(admin: ShareGroupAdmin, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
@@ -65,9 +60,11 @@ def with_hidden(admin: ShareGroupAdmin, request: ResetRequest, snapshot: Snapsho
     the group or `request` begins. Raises Unreachable, RetryableError: a broker did not answer."""
     stretches = {facts.key: found for facts in snapshot.partitions if (found := _stretch(request, facts)) is not None}
     batches = _read_batches(admin, stretches.values())
-    depends = {place for place, found in batches.items() if not _DEPENDS.isdisjoint(batch.kind for batch in found)}
+    depends = {
+        place for place, found in batches.items() if not DEPENDS_ON_LEVEL.isdisjoint(batch.kind for batch in found)
+    }
     groups = {group for group, topic, partition in stretches if (topic, partition) in depends}
-    levels = {one.group_id: (one.configs or {}).get(_ISOLATION) for one in admin.group_configs(sorted(groups))}
+    levels = {one.group_id: (one.configs or {}).get(ISOLATION) for one in admin.group_configs(sorted(groups))}
     hidden = {
         key: hidden_offsets(batches[key[1:]], stretch.first_offset, stretch.end_offset - 1, levels.get(key[0]))
         for key, stretch in stretches.items()
@@ -89,29 +86,6 @@ def _read_batches(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> di
     read = read_batches(client_of(admin), asked, most_bytes=_MOST_BYTES // len(asked)) if asked else {}
     is_empty = {place: () for place, one in short.items() if one.first_offset >= one.end_offset}
     return {**is_empty, **{(one.topic, one.partition): found for one, found in read.items()}}
-
-
-def hidden_offsets(batches: Sequence[Batch], first: int, last: int, level: str | None) -> tuple[Span, ...] | None:
-    """The offsets from `first` to `last` that are no records of a group with the isolation `level`. None: it depends on
-    a level that is not known, or on how a transaction will end."""
-    kinds = {batch.kind for batch in batches if batch.last_offset >= first}
-    if kinds & _DEPENDS and (level is None or (level != _READ_UNCOMMITTED and BatchKind.OPEN in kinds)):
-        return None
-    unseen = {BatchKind.CONTROL} if level == _READ_UNCOMMITTED else {BatchKind.CONTROL, BatchKind.ABORTED}
-    spans = joined(_unseen(batches, first, last, unseen))
-    return joined((max(begin, first), min(end, last)) for begin, end in spans)
-
-
-def _unseen(batches: Sequence[Batch], first: int, last: int, unseen: Collection[BatchKind]) -> Iterator[Span]:
-    at = first
-    for batch in batches:
-        yield at, batch.first_offset - 1
-        if batch.kind in unseen:
-            yield batch.first_offset, batch.last_offset
-        else:
-            yield from batch.gaps
-        at = batch.last_offset + 1
-    yield at, last
 
 
 def _stretch(request: ResetRequest, facts: PartitionFacts) -> LogStretch | None:

@@ -105,7 +105,8 @@ def archived(
     """List the records that a share group archived. The group gets them no more, and Kafka reports them nowhere.
 
     Kafka does not write why: a consumer rejected it, the delivery count limit was reached, or the client reported that
-    the offset has no record. "at the latest" means that the state record only shows it: it may have happened before.
+    the offset has no record. Offsets that the topic's log shows to have none are left out (READ on the topic).
+    "at the latest" means that the state record only shows it: it may have happened before.
     "at least" means that state records are missing: they are listed under "Not known".
     A record that was archived, reset and archived again is one record, and has a row for each time.
     Answers from delivery_history (`acktrail run history`).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, changes_of, known_states_of
 from acktrail.model.batches import DeliveryState
+from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.record_history import (
     ArchivedRange,
     RecordHistory,
@@ -23,6 +24,7 @@ from acktrail.model.record_history import (
     record_history,
 )
 from acktrail.model.status_changes import HistoryCompleteness, OffsetStatusKind, StatusChange, UnknownReason, status_at
+from acktrail.reconcile.observed_run import changes_of_records, no_record_offsets
 from acktrail.reconcile.past.history_completeness import NotedGaps, dropped_gap, noted_gaps, read_completeness
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, saved_rows
 from acktrail.reconcile.past.saved_states import RECORDS_USED
@@ -123,8 +125,8 @@ class HistoryReader:
         return tuple(sorted(found, key=_begun))
 
     def archived(self, group_id: str, since_ms: int | None = None) -> list[ArchivedRange]:
-        """What a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock. Raises
-        UnknownName (the history does not have the group)."""
+        """The records that a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
+        Raises UnknownName (the history does not have the group)."""
         archived, before = int(DeliveryState.ARCHIVED), pc.field("before_state")
         # What ``archived_ranges`` needs: changes to and from archived, and from an unknown status.
         is_needed = (pc.field("delivery_state") == archived) | (before == archived)
@@ -132,10 +134,18 @@ class HistoryReader:
         rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & is_needed)
         if not rows.num_rows:
             self.known_partitions(group_id)
-        found = archived_ranges(sorted(changes_of(rows), key=_log_order))
+        found = self._of_records(archived_ranges(sorted(changes_of(rows), key=_log_order)))
         times = ((each.at.timestamp_ms, each) for each in found)
         kept = [each for time, each in times if since_ms is None or time is None or time >= since_ms]
         return sorted(kept, key=lambda each: (each.at.timestamp_ms or 0, each.key, each.first_offset))
+
+    def _of_records(self, found: Iterable[ArchivedRange]) -> Iterator[ArchivedRange]:
+        """`found` without the offsets that are known to be no records."""
+        none = no_record_offsets(self.tables)
+        for each in found:
+            own = none.get((each.key.group_id, each.key.topic_id, each.key.partition), OffsetRanges())
+            for first, last in own.outside(each.first_offset, each.last_offset):
+                yield replace(each, first_offset=first, last_offset=last)
 
     def rates(
         self,
@@ -155,7 +165,8 @@ class HistoryReader:
             None if until_ms is None else time < until_ms,
         )
         batches = self.snapshot.batches(columns=RATE_INPUTS, where=where)
-        found = sum_rates(partial_rates(pa.Table.from_batches([batch]), every_ms) for batch in batches)
+        pieces, none = map(pa.Table.from_batches, ([batch] for batch in batches)), no_record_offsets(self.tables)
+        found = sum_rates(partial_rates(changes_of_records(piece, none), every_ms) for piece in pieces)
         if group_id is not None and not found.num_rows:
             self.known_partitions(group_id)
         return found

@@ -37,6 +37,7 @@ _HOUR_MS: Final = 3_600_000
 _SMALL_FILES: Final = 8
 _BY_SMALL_FILES: Final = {
     *(RECORDS, RANGES_TABLE, POSITIONS, "group_observations", "offset_observations", "share_partition_states"),
+    "archived_offsets",
     *("reconciliations", "quality_results", "run_totals", "status_changes", "notifications"),
     *POSITIONED_TABLES,
     *looks(),

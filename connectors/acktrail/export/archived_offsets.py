@@ -1,6 +1,6 @@
 """Which archived offsets are records: brokers archive the markers of transactions, what compaction removed and, for
 groups that read committed records, those of aborted transactions, as they archive a rejected record (Kafka:
-``SharePartition``). State records do not tell them apart; the log of the topic does.
+``SharePartition``). State records do not distinguish them; the log of the topic does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_BYTES: Final = 16 << 20
 """For all stretches together."""
 _ROWS_AT_ONCE: Final = 1 << 17
 _FEW_RECORDS: Final = 10_000
-"""So many state records without an archived offset are rather read again than noted in a commit."""
+"""Fewer new state records, without an archived offset, are read again next time: a commit costs more."""
 _NO_TOPIC: Final = "its topic is gone, or DESCRIBE on it is missing"
 _REMOVED: Final = "the retention removed it"
 _NOT_READ: Final = "its log was not read: READ on the topic is missing, or there is too much of it"

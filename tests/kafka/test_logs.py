@@ -31,7 +31,8 @@ from acktrail.format.wire.state_record import encode
 from acktrail.kafka import log_reader
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import Batch, LogOffsets, LogStretch
-from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher, _Reading, hidden_offsets, log_batch
+from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
+from acktrail.kafka.log_stretches import _Reading, hidden_offsets, log_batch
 from acktrail.kafka.state_lookup import PartitionReading, StateLookup, after_record
 from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone

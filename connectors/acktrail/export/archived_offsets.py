@@ -18,7 +18,7 @@ from acktrail.format.columns.record_columns import RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import Batch, LogStretch, TopicPartition
-from acktrail.kafka.log_fetcher import ISOLATION, hidden_offsets, read_batches
+from acktrail.kafka.log_stretches import ISOLATION, hidden_offsets, read_batches
 from acktrail.model.offset_ranges import OffsetRanges, Span
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.newest_offsets import NewestOffsets

@@ -28,8 +28,8 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import Batch, LogStretch, TopicPartition
-from acktrail.kafka.log_fetcher import DEPENDS_ON_LEVEL, ISOLATION, hidden_offsets, read_batches
 from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.log_stretches import DEPENDS_ON_LEVEL, ISOLATION, hidden_offsets, read_batches
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import STATE_TOPIC

@@ -32,6 +32,7 @@ def compare(share_partitions: int = 50_000, groups: int = 100, partitions: int =
     rows = [Row(what=f"statuses of {share_partitions:,} share partitions", ours=f"{by_columns:.2f} s")]
     with tempfile.TemporaryDirectory() as folder:
         tables = Tables(TablesConfig(uri=folder))
+        tables.begin()
         _fill(tables, groups, partitions, days)
         asked: dict[str, dict[str, Any]] = {
             "of a group": {},

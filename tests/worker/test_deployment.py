@@ -95,6 +95,7 @@ def test_the_service_runs_the_documented_connector(
     try:
         until(lambda: _states(worker) == ["RUNNING", "RUNNING"], what="a running connector")
         tables = Tables(TablesConfig(uri=str(tmp_path / "data")))
+        tables.begin()  # the worker makes them
         until(lambda: tables.exists("state_records"), what="records in the tables")
         assert worker.stop() == 0, worker.said
     finally:

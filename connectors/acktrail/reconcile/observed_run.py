@@ -5,7 +5,6 @@ Here, too: how far each state partition was exported when it ended, with gaps an
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,10 +18,8 @@ import pyarrow.compute as pc
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.format.columns.binary_column import BoolArray
-from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STRING, schema
-from acktrail.format.columns.share_partition_keys import first_matches, grouped, key_codes
-from acktrail.model.batches import DeliveryState
-from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
+from acktrail.format.columns.share_partition_keys import first_matches, key_codes
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.replay.stored_offsets import OffsetRuns
 from acktrail.tables.commit_order import exported_before, number_at
@@ -50,9 +47,6 @@ _REFUSED_TEXTS: Final = f"^({'|'.join(_NOT_AUTHORIZED.values())})"
 _BEFORE_THE_FIRST: Final = pa.array([PRUNED_BEFORE_FIRST_EXPORT, DROPPED_BY_RETENTION])
 """Gaps before the first offset, where nothing is known anyway."""
 _OF_EVERY_ROW: Final = {"cluster_id": STRING, "run_id": STRING, "observed_at": INSTANT, "run_number": INT64}
-NO_RECORDS: Final = schema((STRING, "group_id", "topic_id"), (INT32, "partition"), (INT64, "no_records", "looked_at"))
-_LOOKED: Final = (*KEY_COLUMNS, "first_offset", "last_offset", "is_record")
-_NONE: Final = pa.array([], pa.int64())
 QUARANTINE_COLUMNS: Final = ("state_partition", "offset", "group_id", "decode_status")
 _FROM_THE_START: Final[Mapping[int, int]] = MappingProxyType({})
 QUARANTINED: Final = pc.field("decode_status") != "decoded"
@@ -98,48 +92,6 @@ class Observation:
     def exported_before(self) -> pc.Expression:
         """The rows of ``export_ranges`` of the observation's own export, and those committed before it ended."""
         return exported_before(self.run_id, self.records_version, self.after_began_at)
-
-
-def no_records(tables: Tables) -> pa.Table:
-    """Rows of ``NO_RECORDS``: of each share partition how many archived offsets are no records, and of how many it is
-    known whether they are."""
-    spans = tables.read("archived_offsets", columns=_LOOKED, where=pc.field("is_record").is_valid())
-    distinct = spans.group_by(list(_LOOKED), use_threads=False).aggregate([])
-    count = pc.add(pc.subtract(distinct["last_offset"], distinct["first_offset"]), 1)
-    counts = {"no_records": pc.if_else(distinct["is_record"], 0, count), "looked_at": count}
-    keyed = pa.table({**{name: distinct[name] for name in KEY_COLUMNS}, **counts})
-    return grouped(keyed, KEY_COLUMNS, **dict.fromkeys(counts, "sum")).cast(NO_RECORDS)
-
-
-NoRecords = Mapping[tuple[str, str, int], OffsetRanges]
-"""Archived offsets that are no records, by group, topic id and partition."""
-
-
-def no_record_offsets(tables: Tables) -> NoRecords:
-    """What ``archived_offsets`` knows."""
-    found: defaultdict[tuple[str, str, int], OffsetRanges] = defaultdict(OffsetRanges)
-    spans = tables.read("archived_offsets", columns=_LOOKED, where=~pc.field("is_record"))
-    for *key, first, last, _ in zip(*(spans[name].to_pylist() for name in _LOOKED), strict=True):
-        found[tuple(key)].add(first, last)
-    return found
-
-
-def changes_of_records(changes: pa.Table, none: NoRecords) -> pa.Table:
-    """Rows of ``DELIVERY_HISTORY`` without the archived offsets that are no records: ranges are cut there."""
-    is_archived = pc.fill_null(pc.equal(changes["delivery_state"], int(DeliveryState.ARCHIVED)), fill_value=False)
-    own = changes.filter(is_archived) if none else changes.slice(0, 0)
-    if not own.num_rows:
-        return changes
-    cut = [
-        (row, *part)
-        for row, (*key, first, last) in enumerate(zip(*(own[n].to_pylist() for n in _LOOKED[:-1]), strict=True))
-        for part in none.get(tuple(key), OffsetRanges()).outside(first, last)
-    ]
-    rows, firsts, lasts = (pa.array(column, pa.int64()) for column in zip(*cut, strict=True)) if cut else [_NONE] * 3
-    parts = own.take(rows)
-    for name, values in (("first_offset", firsts), ("last_offset", lasts)):
-        parts = parts.set_column(parts.column_names.index(name), changes.schema.field(name), values)
-    return pa.concat_tables([changes.filter(pc.invert(is_archived)), parts])
 
 
 def newest_run(tables: Tables) -> str:

@@ -21,7 +21,8 @@ from acktrail.format.columns.schemas.table_schemas import (
 from acktrail.format.columns.share_partition_keys import first_matches, state_partitions_of
 from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.derived_columns import derived_columns
-from acktrail.reconcile.observed_run import NO_RECORDS, Coverage, Observation
+from acktrail.reconcile.no_record_offsets import NO_RECORDS
+from acktrail.reconcile.observed_run import Coverage, Observation
 from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
 from acktrail.replay.newest_offsets import NewestOffsets, offset_counts
 from acktrail.tables.exported.record_files import extremes, record_tables, records_between, rows_between

@@ -41,11 +41,11 @@ from acktrail.reconcile.findings import (
     with_critical_findings,
     without_start_findings,
 )
+from acktrail.reconcile.no_record_offsets import no_records
 from acktrail.reconcile.observed_run import (
     Coverage,
     Observation,
     newest_run,
-    no_records,
     read_descriptions,
     read_observation,
     with_topics,

@@ -38,7 +38,8 @@ from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import seen_losses
-from acktrail.reconcile.observed_run import Observation, changes_of_records, no_record_offsets, read_observation
+from acktrail.reconcile.no_record_offsets import changes_of_records, no_record_offsets
+from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, TRENDS, add_parts, positions_at
 from acktrail.reconcile.status_rows import PASSED, judge_run, read_run_rows, total_row
 from acktrail.replay.time_buckets import MOST, RATE_INPUTS, RATES, partial_rates, sum_rates

@@ -179,8 +179,10 @@ def test_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def show(*words: str) -> Done:
         return run(capsys, "expand", "show", *words, "--tables", str(tmp_path))
 
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    tables.create("topics")
     assert "acktrail expand check" in show().stdout
-    write_rows(Tables(TablesConfig(uri=str(tmp_path))), rows_of(SETTLING, TROUBLE, STRANGE))
+    write_rows(tables, rows_of(SETTLING, TROUBLE, STRANGE))
     lines = show().stdout.splitlines()
     assert [line.split()[0] for line in lines] == [
         "TOPIC",

@@ -65,6 +65,7 @@ def grown(verdicts: Mapping[str, str], topic: str = "orders", **verdict: Any) ->
 
 
 def checked(tables: Tables, rows: Rows) -> ValidationSummary:
+    tables.begin()
     write_rows(tables, rows)
     summary = check_expansions(tables, RUN)
     assert [result.error for result in summary.results if result.error] == []

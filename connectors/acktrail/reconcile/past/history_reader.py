@@ -24,7 +24,7 @@ from acktrail.model.record_history import (
     record_history,
 )
 from acktrail.model.status_changes import HistoryCompleteness, OffsetStatusKind, StatusChange, UnknownReason, status_at
-from acktrail.reconcile.observed_run import changes_of_records, no_record_offsets
+from acktrail.reconcile.no_record_offsets import changes_of_records, no_record_offsets
 from acktrail.reconcile.past.history_completeness import NotedGaps, dropped_gap, noted_gaps, read_completeness
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, saved_rows
 from acktrail.reconcile.past.saved_states import RECORDS_USED

@@ -255,4 +255,4 @@ def test_what_the_export_cannot_tell_is_said(world: World, capsys: pytest.Captur
     assert [(row["completeness"], row["at_least"]) for row in late.rows] == [("no_snapshot", True)]
     assert [row["notes"] for row in late.rows] == [late.stderr.splitlines()]
     nothing = state_of(capsys, TablesConfig(uri=Tables(world.config).root + "-none"))
-    assert "run `acktrail run export`" in nothing.complaint(3)
+    assert "`acktrail run export`" in nothing.complaint(3)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
-from acktrail_dags import change_steps as steps
 from acktrail_dags import parameters
+from acktrail_dags import reset_steps as steps
+from acktrail_dags.change_steps import dag_settings
 from acktrail_dags.parameters import DagProfile, dag_profiles
 
 
@@ -26,7 +27,7 @@ def make(profile: DagProfile) -> None:
         dag_id=profile.named("acktrail_rollback_offsets"),
         description="Undoes an earlier reset of share groups.",
         doc_md=profile.doc(__doc__ or ""),
-        **steps.dag_settings(profile),
+        **dag_settings(profile),
         params={**profile.params(), **parameters.rollback_form(profile.kafka_conn_id)},
     )
     def acktrail_rollback_offsets() -> None:

@@ -172,7 +172,7 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
 
 def validated_undo(scene: Scene, plan_id: str) -> Any:
     """The order that a filled-in form of the undo becomes."""
-    from acktrail_dags.change_steps import validate_rollback
+    from acktrail_dags.reset_steps import validate_rollback
 
     empty = dict.fromkeys(("topics", "reason", "kafka_conn_id"))
     form = {**empty, "plan_id": plan_id, "tables_uri": scene.tables.uri, "dry_run": False, "allow_moved_on": False}

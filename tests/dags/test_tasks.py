@@ -39,9 +39,9 @@ from acktrail.view import integrity
 pytestmark = pytest.mark.airflow
 
 exceptions = Late("airflow.sdk.exceptions")
-change_steps, pipeline_steps, plan_texts, run_target, task_reports = (
+change_steps, pipeline_steps, plan_texts, reset_steps, run_target, task_reports = (
     Late(f"acktrail_dags.{name}")
-    for name in ("change_steps", "pipeline_steps", "plan_text", "run_target", "task_reports")
+    for name in ("change_steps", "pipeline_steps", "plan_text", "reset_steps", "run_target", "task_reports")
 )
 
 NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None}
@@ -358,7 +358,7 @@ def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
         with pytest.raises(
             exceptions.AirflowFailException, match=r"^no share partition is in the scope;.*row_count_as_planned"
         ):
-            change_steps.check_plan.function(made | {"partial": partial})
+            reset_steps.check_plan.function(made | {"partial": partial})
 
 
 def decide(stored: Any, option: str, name: str | None) -> str | None:
@@ -411,7 +411,7 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     assert standing(tmp_path) == "APPROVED"
     unknown: Any = {"params": {"dry_run": False}, "dag_run": object()}
     with pytest.raises(exceptions.AirflowFailException, match="who triggered"):
-        change_steps.validate_reset.function(**unknown)
+        reset_steps.validate_reset.function(**unknown)
 
 
 def sent(folder: Path, *steps: tuple[Event, str | None]) -> Any:
@@ -506,7 +506,7 @@ def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatc
 
     def begun(run_id: str) -> Any:
         run, ti = SimpleNamespace(triggering_user_name="ann"), SimpleNamespace(dag_id="resets", run_id=run_id)
-        return change_steps.validate_reset.function(params=form, dag_run=run, ti=ti)
+        return reset_steps.validate_reset.function(params=form, dag_run=run, ti=ti)
 
     assert begun("r1")
     entry = audit_entry(plan, 1, BEFORE, plan.group_ids[0], detail={})
@@ -592,7 +592,7 @@ FORM: dict[str, Any] = {
 
 def validated(form: dict[str, Any]) -> Any:
     run, ti = SimpleNamespace(triggering_user_name="ann"), SimpleNamespace(dag_id="resets", run_id="r1")
-    return change_steps.validate_reset.function(params=form, dag_run=run, ti=ti)["request"]
+    return reset_steps.validate_reset.function(params=form, dag_run=run, ti=ti)["request"]
 
 
 def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:

@@ -1,0 +1,205 @@
+"""The tasks of a reset and of its undo up to the plan, and the checks of plan and result; `reset_in_order` puts them in
+order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from airflow.sdk import task
+
+from acktrail.change import api
+from acktrail.change.change_kind import load_plan
+from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle.plan_status import undo_offsets, undo_request, undoable
+from acktrail.change.planning.notices import refusals_among
+from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.request.reset_request import ResetRequest, parse_request
+from acktrail.errors import (
+    InputError,
+    QualityGateFailed,
+)
+from acktrail.plain_data import from_json_value, to_json_value
+from acktrail.times import now_ms
+from acktrail_dags.change_steps import (
+    SHORT,
+    StoredPlan,
+    before_sending,
+    begin,
+    change_steps,
+    errors_of,
+    stored,
+)
+from acktrail_dags.parameters import STRATEGIES, TITLES
+from acktrail_dags.plan_text import notice_text
+from acktrail_dags.run_target import Place, cluster_at, place_of, tables_at, tables_config
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_log: Final = logging.getLogger("acktrail.dags")
+_FILL_IN: Final = "fill in that field"
+
+
+class ResetOrder(Place):
+    """What to reset, where and how."""
+
+    request: dict[str, Any]
+    wait_for_empty_s: int
+    partial: bool
+    watch_s: int
+
+
+@task(task_id="validate", multiple_outputs=False, execution_timeout=SHORT)
+@before_sending()
+def validate_reset(**context: Unpack[Context]) -> ResetOrder:
+    """The request that the form describes. Fails with the field or the rule that it breaks."""
+    form, asked_by = context["params"], begin(context)
+    strategies = _strategies(form)
+    _check_scope(form)
+    asked = {
+        **{name: form[name] for name in ("groups", "all_topics", "allow_skip")},
+        "topics": form["topics"] or [],
+        "strategies": strategies,
+        "allow": form["allow"] or [],
+        "reason": form["reason"] or "",
+        "requested_by": asked_by,
+    }
+    return _order(form, parse_request(asked))
+
+
+@task(task_id="validate", multiple_outputs=False, execution_timeout=SHORT)
+@before_sending()
+def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
+    """The request that undoes an earlier plan: start offsets only. Fails when that plan changed nothing, or is undone
+    already."""
+    form, asked_by = context["params"], begin(context)
+    tables = tables_config(form["tables_uri"], form.get("profile"))
+    earlier = undoable(load_plan(tables, form["plan_id"]))
+    undo = undo_request(
+        earlier,
+        topics=tuple(form["topics"] or ()),
+        reason=form["reason"] or "",
+        requested_by=asked_by,
+        allow_moved_on=form["allow_moved_on"],
+    )
+    undo_offsets(tables, earlier, undo.topics, now_ms=now_ms())  # raises where there is nothing to undo
+    return _order(form, undo)
+
+
+@task(execution_timeout=SHORT)
+@before_sending()
+def preflight(order: ResetOrder) -> None:
+    """Groups, releases, rights, topics: a plan is made now, and its refusals that are about no single share partition
+    forbid the reset. Members may still leave."""
+    notices = [n for n in _plan(order).notices if n.partition is None and n.rule != "group_not_empty"]
+    for notice in notices:
+        _log.info("%s", notice_text(notice))
+    refusals = [notice_text(notice) for notice in refusals_among(notices)]
+    if refusals and not order["partial"]:
+        raise InputError("; ".join(refusals))
+
+
+@task(task_id="group_empty", execution_timeout=timedelta(minutes=80))
+@before_sending()
+def wait_until_empty(order: ResetOrder) -> None:
+    """Wait for the last member to leave, as long as the form allows."""
+    with Cluster(cluster_at(order)) as cluster:
+        groups = api.requested_groups(cluster, _request(order))
+        api.wait_until_empty(cluster, groups, timeout_s=float(order["wait_for_empty_s"]))
+
+
+@task(task_id="plan", multiple_outputs=False, execution_timeout=timedelta(hours=1))
+@before_sending()
+def make_plan(order: ResetOrder, **context: Unpack[Context]) -> StoredPlan:
+    """Take the snapshot of state and offsets, make the plan from it, store both."""
+    return stored(_plan(order), order, context, partial=order["partial"], watch_s=order["watch_s"])
+
+
+def _plan(order: ResetOrder) -> ResetPlan:
+    from acktrail.change import new_plans
+
+    request = _request(order)
+    with Cluster(cluster_at(order)) as cluster:
+        return new_plans.make_plan(cluster, request, tables=tables_at(order), created_by=request.requested_by or None)
+
+
+@task(execution_timeout=SHORT)
+@before_sending()
+def check_plan(planned: StoredPlan) -> None:
+    """Great Expectations on the plan (suite ``reset_plan``), then its refusals, unless it may be executed in part.
+    Refusals come first in the message: a plan that is refused as a whole has nothing to check."""
+    from acktrail_expectations.reset_gate import validate_plan
+
+    refused = "; ".join(planned["refusals"])
+    try:
+        validate_plan(tables_at(planned), planned["plan_id"])
+    except QualityGateFailed as error:
+        error.message = f"{refused}; {error.message}" if refused else error.message
+        raise
+    if refused and not planned["partial"]:
+        raise InputError(refused)
+
+
+@task(execution_timeout=SHORT)
+def check_result(planned: StoredPlan) -> None:
+    """Great Expectations on the result (suite ``reset_result``): every share partition has its target."""
+    from acktrail_expectations.reset_gate import validate_result
+
+    with errors_of(planned):
+        validate_result(tables_at(planned), planned["plan_id"])
+
+
+def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
+    """The one strategy with its value. A value in a field of another strategy is refused."""
+    strategy = form["strategy"]
+    field, _ = STRATEGIES[strategy]
+    _leave_empty(form, f"{TITLES['strategy']}: {strategy}", {name for name, _ in STRATEGIES.values() if name != field})
+    value = None if field is None else form[field]
+    if field is not None and value is None:
+        raise InputError(f"{TITLES['strategy']}: {strategy} needs {TITLES[field]}", hint=_FILL_IN)
+    return {strategy: None if value is None else str(value)}
+
+
+def _check_scope(form: Mapping[str, Any]) -> None:
+    """Which topics, said once."""
+    scope = ("topics", "all_topics")
+    if form["strategy"] == "from-file":
+        _leave_empty(form, f"{TITLES['strategy']}: from-file", scope)
+    elif all(form[name] for name in scope):
+        _leave_empty(form, TITLES["topics"], ["all_topics"])
+    elif not any(form[name] for name in scope):
+        raise InputError(f"{TITLES['topics']} is empty", hint=f"{_FILL_IN}, or choose {TITLES['all_topics']}")
+
+
+def _leave_empty(form: Mapping[str, Any], what: str, names: Iterable[str | None]) -> None:
+    """Refuse a value, or a yes, in one of the fields `names`, which `what` does not take."""
+    filled = {name for name, value in form.items() if value or type(value) is int}
+    if stray := sorted(TITLES[name] for name in filled.intersection(names)):
+        raise InputError(f"{what} does not take {stray[0]}", hint="leave that field empty")
+
+
+def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
+    return ResetOrder(
+        **place_of(form, form.get("profile")),
+        request=to_json_value(request),
+        partial=form["partial"],
+        wait_for_empty_s=form["wait_for_empty_s"],
+        watch_s=form["watch_s"],
+    )
+
+
+def _request(order: ResetOrder) -> ResetRequest:
+    return from_json_value(ResetRequest, order["request"], "request")
+
+
+def reset_in_order(order: Any) -> None:
+    """Every task of a reset, or of its undo, from the `order` that its form gave to a verified result."""
+    plan: Any = make_plan(order)
+    do, checked = change_steps(plan), check_result(plan)
+    prepared = preflight(order) >> wait_until_empty(order) >> plan >> check_plan(plan)
+    decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
+    decided >> do.execute >> do.verify >> checked
+    do.execute >> checked  # what `verify` finds does not make a failed execution a success

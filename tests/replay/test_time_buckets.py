@@ -213,6 +213,7 @@ def test_months_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """By day, the table has what all parts of all runs add up to; old rows have long intervals, and files are few."""
     monkeypatch.setattr("acktrail.reconcile.past.history_tables._WORTH_ROWS", 1)
     tables = Tables(TablesConfig(uri=str(tmp_path)))
+    tables.begin()
     every = [parts_of(run, number) for number, run in enumerate(RUNS)]
     for run, own in zip(RUNS, every, strict=True):
         add_parts(tables, own, run, "step", run)
@@ -233,6 +234,7 @@ def test_a_run_is_added_once(tmp_path: Path) -> None:
     """The same run again, or an older one, adds nothing; where only the share partitions' rows landed, those of groups
     follow."""
     tables = Tables(TablesConfig(uri=str(tmp_path)))
+    tables.begin()
     first, second = RUNS[:2]
     for run in (first, second, first, second):
         add_parts(tables, parts_of(run, 1), run, "step", run)
@@ -247,6 +249,7 @@ def test_a_run_is_added_once(tmp_path: Path) -> None:
 def test_two_writers_do_not_add_one_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that read the numbers before the other committed is refused."""
     tables = Tables(TablesConfig(uri=str(tmp_path)))
+    tables.begin()
     add_parts(tables, parts_of(RUNS[0], 1), RUNS[0], "step", RUNS[0])
     original = Tables.transaction_version
 

@@ -41,6 +41,7 @@ class Place:
 
     def __init__(self, config: TablesConfig) -> None:
         self.config, self.folder, self.tables = config, Path(config.uri), Tables(config)
+        self.tables.begin()
 
     def sink(self, connector: str = "files", *, dead: str | None = None) -> AnyTableSink:
         context = SinkTaskContext(connector=connector, run_id="run", dead_letter_table=dead)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from acktrail.config import TablesConfig
 from acktrail.serving.http_server import HttpServer
+from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.application import dashboard_server
 from acktrail_worker.worker_metrics import metrics_served
 
@@ -31,6 +32,7 @@ def _rest(worker: Any, _: Path) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _dashboard(_: Any, folder: Path) -> Iterator[tuple[str, str]]:
+    Tables(TablesConfig(uri=str(folder))).create("topics")
     with dashboard_server(TablesConfig(uri=str(folder)), host="127.0.0.1", port=0) as server:
         yield server.address, "/static/uplot-1.6.32.min.js"
 

@@ -306,9 +306,7 @@ def records_that_wait_without_members(scene: Scene) -> Looks:
     attended = yield 2
     assert attended["status"] == "stuck"
     left = yield 0
-    assert left["status"] == "unattended"
-    since = f"{left['observed_at']:%Y-%m-%d %H:%M:%S} UTC"
-    assert left["reason"] == f"404 records wait, and no member since {since} at the latest"
+    assert left["status"] == "not_judged"  # consumers that restart are away for a moment
 
 
 def a_share_partition_that_was_never_delivered_from(scene: Scene) -> Looks:

@@ -210,7 +210,7 @@ def test_the_gate_stops_a_reconciliation(scene: Scene, tab: Page | None, tmp_pat
     assert report["totals"]["expectations_stopping"] == len(stopping) > 0
     (gate,) = [each for each in messages(scene.messages) if each["kind"] == "gate"]
     assert gate["urgency"] == "act"
-    assert gate["link"].endswith("/plugin/acktrail/checks")
+    assert gate["link"].endswith("/plugin/acktrail/acktrail/checks")
     assert stopping[0] in gate["title"]
     open_every_page(scene, tab)
 

@@ -261,6 +261,12 @@ class Sick(Clock):
         reconcile(self.config, f"r{self.runs}", with_history=True)
         return self.rows("queue_statuses")
 
+    def ask_the_log(self, first: int, last: int, *, is_record: bool) -> None:
+        """What an observation with READ on the topic finds at archived offsets."""
+        about = {"cluster_id": "c1", "group_id": "billing", "topic_id": KEY.topic_id, "partition": 0, "run_id": "asked"}
+        known = {"observed_at": self.now, "first_offset": first, "last_offset": last, "is_record": is_record}
+        self.tables.append("archived_offsets", [{**about, **known, "reason": None}])
+
     def found(self, group: str = "billing") -> dict[str, str]:
         own = (row for row in self.rows("findings", f"r{self.runs}") if row["group_id"] == group)
         return {row["rule"]: row["severity"] for row in own}
@@ -435,6 +441,27 @@ def test_rejected_records_stay_until_somebody_has_seen_them(world: Sick, capsys:
     assert world.found()["poison_records_archived"] == "warning"
 
 
+def test_one_archived_record_among_many_is_a_loss(world: Sick) -> None:
+    """Beside others, or where its log was asked. Alone, and not asked, it may be a marker of a transaction: a finding
+    says so, and no status."""
+    world.log(0, 400)
+    world.write(snapshot(KEY, 0), update(KEY, 0, 400, (batch(0, 99), batch(100, 100, state=4), batch(101, 399))))
+    row = world.look()
+    assert (row["status"], row["unseen_at"], row["archived_seen"]) == ("ok", None, 1)
+    (said,) = (each["detail"] for each in world.rows("findings", "r1") if each["rule"] == "poison_records_archived")
+    assert "may be no records" in said
+    world.ask_the_log(100, 100, is_record=True)
+    row = world.look()
+    assert (row["status"], row["unseen_at"]) == ("loss_unseen", row["observed_at"])
+    assert row["reason"].startswith("Lost for good: 1 given up. No one has confirmed this yet")
+    note_seen(world.tables, ["bill*"], "Ada", world.now)
+    assert world.look()["status"] == "ok"
+    world.log(0, 402)
+    world.write(update(KEY, 0, 402, (batch(400, 401, state=4),)))
+    assert world.look()["status"] == "reject_storm"
+    assert world.look(after=dt.timedelta(hours=1))["status"] == "loss_unseen"
+
+
 def test_archived_offsets_without_a_record_count_nowhere(world: Sick) -> None:
     """More markers of transactions than records: a storm as long as nobody asked the log, and a finding that says so.
     Once it is known, also later, they are in no number: a status, a window, a finding; the record among them is."""
@@ -444,17 +471,14 @@ def test_archived_offsets_without_a_record_count_nowhere(world: Sick) -> None:
     assert world.look()["archived_seen"] == 4
     (said,) = (row["detail"] for row in world.rows("findings", "r1") if row["rule"] == "poison_records_archived")
     assert said.startswith("4 record(s) were archived, none beside another: they may be no records")
-    known = [(at, at, False, None) for at in (1, 3, 5)] + [(7, 7, True, None)]
-    names = ("first_offset", "last_offset", "is_record", "reason")
-    own = {"group_id": "billing", "topic_id": KEY.topic_id, "partition": 0, "observed_at": world.now, "run_id": "r2"}
-    rows = [{"cluster_id": "c1", **own, **dict(zip(names, each, strict=True))} for each in known]
-    world.tables.append("archived_offsets", rows)
+    for at in (1, 3, 5, 7):
+        world.ask_the_log(at, at, is_record=at == 7)
     world.write(update(KEY, 8, 0, ()))
     assert world.look()["archived_seen"] == 1
     (said,) = (row["detail"] for row in world.rows("findings", "r2") if row["rule"] == "poison_records_archived")
     assert said == "1 record(s) were archived"
     world.log(0, 12)
-    world.tables.append("archived_offsets", [{**rows[0], "first_offset": 9, "last_offset": 10}])
+    world.ask_the_log(9, 10, is_record=False)
     world.write(update(KEY, 8, 4, (batch(8, 8), batch(9, 11, state=4))))
     row = world.look()
     assert (row["archived_seen"], row["window"][-1]["acknowledged"], row["window"][-1]["archived"]) == (2, 1, 1)

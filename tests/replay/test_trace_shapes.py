@@ -131,7 +131,7 @@ def test_the_truth_of_each_shape() -> None:
         assert rises == (name in SICK and name != "blocked_head"), name
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(40, 200), st.integers(0, 60), st.integers(0, 2**16))
 def test_no_healthy_queue_is_called_sick_and_no_sick_one_ok(pause: int, first: int, seed: int) -> None:
     """However far apart the looks are, and wherever they begin; what does not keep up is named before the end."""

@@ -34,6 +34,8 @@ LOST: Final = MappingProxyType(
 )
 """Counts of records that a share partition will not get any more, and how they were lost. They never become fewer, and
 what is not acknowledged follows every other reason."""
+MAYBE_NO_RECORDS: Final = ", none beside another: they may be no records (transaction markers, compaction)"
+"""A doubt about archived offsets: the log of the topic was not asked."""
 
 
 class QueueStatus(StrEnum):
@@ -46,8 +48,8 @@ class QueueStatus(StrEnum):
     RELEASE_LOOP = "release_loop"
     STUCK = "stuck"
     UNATTENDED = "unattended"
-    LOSS_UNSEEN = "loss_unseen"
     LAGGING = "lagging"
+    LOSS_UNSEEN = "loss_unseen"
     STATE_UNKNOWN = "state_unknown"
     REWOUND = "rewound"
     NOT_JUDGED = "not_judged"

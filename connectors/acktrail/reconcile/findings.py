@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, TABLES
 from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches, grouped
 from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
-from acktrail.model.queue_status import LOST
+from acktrail.model.queue_status import LOST, MAYBE_NO_RECORDS
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -45,7 +45,6 @@ PLACES: Final = pa.schema(
 snapshot of the others, and the time of the newest record."""
 _TOPIC: Final = ("group_id", "topic_id")
 FINDING_VERDICTS: Final = tuple(verdict for verdict in Verdict if verdict is not Verdict.MATCH)
-_MAYBE_NO_RECORDS: Final = ", none beside another: they may be no records (transaction markers, compaction)"
 _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 """The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
 PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
@@ -170,7 +169,7 @@ def _archiving_stale(rows: pa.Table) -> tuple[pa.Table, Any, str]:
 def _archived(rows: pa.Table) -> tuple[pa.Table, Any, str]:
     """Where the logs do not say it (``archived_offsets``): the marker of a transaction stands alone."""
     own = rows.filter(pc.greater(rows["archived_seen"], 0))
-    doubt = pc.if_else(own["archived_unclear"], _MAYBE_NO_RECORDS, "")
+    doubt = pc.if_else(own["archived_unclear"], MAYBE_NO_RECORDS, "")
     return own, _joined(_text(own["archived_seen"]), " record(s) were archived", pc.fill_null(doubt, "")), "archived_at"
 
 

@@ -29,11 +29,10 @@ _LIMIT: Final = "share.delivery.count.limit"
 _RESET: Final = "share.auto.offset.reset"
 PASSED: Final = ("passed_unfinished", "skipped")
 """Unfinished records that the start offset passed: without a reset, and by one."""
-LOSSES: Final = tuple(name for name in LOST if name != "archived_seen")
 _RECONCILED: Final = (
     *("cluster_id", "run_id", "observed_at", *KEY_COLUMNS, "topic", "verdict", "completeness", "group_state"),
     *("log_start_offset", "log_end_offset_before", "log_end_offset_after", "unfinished_records", "archived_seen"),
-    *("state_epoch", "durable_lag", "reason", "critical_finding"),
+    *("archived_unclear", "state_epoch", "durable_lag", "reason", "critical_finding"),
 )
 _BY_STATE: Final = ("available_records", "acknowledged_records", "archiving_records", "archived_records")
 _STATES: Final = (
@@ -131,15 +130,18 @@ def _remembered(now: dict[str, Any], earlier: dict[str, pa.Array], counted: dict
 
 
 def _unseen(now: dict[str, Any], earlier: dict[str, pa.Array], rows: pa.Table, seen: pa.Table) -> pa.Array:
-    """The newest observation that showed a loss which no one has acknowledged: of archived records the one of the run
-    before, of others also this one. Null: there is none."""
+    """The newest observation that showed a loss which no one has acknowledged. Null: there is none. Archived offsets
+    that may be no records are no loss."""
     acknowledged = seen.select(list(LOST)).take(first_matches(rows, seen))
-    known = {name: pc.fill_null(acknowledged[name].combine_chunks(), 0) for name in LOST}
-    grown = [pc.greater(now[name], pc.fill_null(earlier[name], 0)) for name in LOSSES]
-    is_new = pc.or_(*(pc.fill_null(each, fill_value=False) for each in grown))
-    found = pc.if_else(is_new, now["observed_at"], earlier["unseen_at"])
-    more = [pc.greater(pc.fill_null(now[name], 0), known[name]) for name in LOST]
-    return pc.if_else(pc.or_(pc.or_(more[0], more[1]), more[2]), found, pa.scalar(None, INSTANT))
+    is_lost, is_new = (pa.repeat(False, rows.num_rows),) * 2  # noqa: FBT003
+    for name in LOST:
+        count, before = (pc.coalesce(each[name], earlier[name], 0) for each in (now, earlier))
+        more = pc.greater(count, pc.fill_null(acknowledged[name].combine_chunks(), 0))
+        if name == "archived_seen":
+            more = pc.and_(more, pc.invert(pc.fill_null(now["archived_unclear"], fill_value=False)))
+        is_lost, is_new = pc.or_(is_lost, more), pc.or_(is_new, pc.and_(more, pc.greater(count, before)))
+    newest = pc.if_else(is_new, now["observed_at"], pc.coalesce(earlier["unseen_at"], now["observed_at"]))
+    return pc.if_else(is_lost, newest, pa.scalar(None, INSTANT))
 
 
 def _counted(rows: pa.Table, counts: pa.Table | None) -> dict[str, pa.Array]:

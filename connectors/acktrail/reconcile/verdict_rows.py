@@ -37,7 +37,7 @@ RECONCILED: Final = pa.schema(
             REPLAYED.field(name)
             for name in (
                 *("is_misplaced", "last_record_offset", "last_record_timestamp_ms", "archiving_records"),
-                *("archived_at", "archived_unclear", "unreadable_at", "broken_rules"),
+                *("archived_at", "unreadable_at", "broken_rules"),
             )
         ),
     ]

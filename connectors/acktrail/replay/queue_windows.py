@@ -36,9 +36,9 @@ from acktrail.format.columns.binary_column import (
     rule_reasons,
     value_at,
 )
-from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STATUS_WINDOW, STRING, schema
+from acktrail.format.columns.schemas.table_schemas import BOOL, INSTANT, INT32, INT64, STATUS_WINDOW, STRING, schema
 from acktrail.format.columns.share_partition_keys import are_equal
-from acktrail.model.queue_status import COUNTED, LEAST, LOST, RULES, SAYS_LOST, WINDOW, QueueStatus
+from acktrail.model.queue_status import COUNTED, LEAST, LOST, MAYBE_NO_RECORDS, RULES, SAYS_LOST, WINDOW, QueueStatus
 from acktrail.model.reconciliation import Completeness, Verdict
 from acktrail.replay.time_buckets import MOST
 
@@ -46,6 +46,7 @@ CONTEXT: Final = schema(
     (STRING, "previous_status"),
     (INSTANT, "previous_since"),
     (STRING, "completeness", "verdict", "verdict_reason", "critical_finding", "place", "offset_reset"),
+    (BOOL, "archived_unclear"),
     (INT32, "members", "max_delivery_count", "delivery_count_limit"),
     (INSTANT, "first_look_at", "no_members_since"),
     (INT64, "removed_now", *LOST),
@@ -56,11 +57,11 @@ of all others null: not known. `completeness` null: no state was replayed. `crit
 worst critical one, null: none. `place`: topic and partition, for people. `offset_reset`: where the group begins
 (``share.auto.offset.reset``). `no_members_since`: the first observation in a row without members, null: it has some.
 `removed_now`: unfinished records below the log start. ``LOST``: records that were archived, removed by the retention
-unfinished, and skipped by a reset, ever. `unseen_at`: the newest observation that showed a loss, of archived records
-one at which more were archived than acknowledged; null: somebody has acknowledged all."""
-JUDGED: Final = schema((STRING, "status", "reason"), (INSTANT, "status_since", "unseen_at"), (INT64, *COUNTED))
-"""The judgement of each row; `unseen_at` goes into the next one's context. Counts: the sums within the time of the
-window, of the observations that have all of them; null: none has."""
+unfinished, and skipped by a reset, ever; `archived_unclear`: archived offsets may be no records. `unseen_at`: the
+newest observation that showed a loss; null: somebody has acknowledged all."""
+JUDGED: Final = schema((STRING, "status", "reason"), (INSTANT, "status_since"), (INT64, *COUNTED))
+"""The judgement of each row. Counts: the sums within the time of the window, of the observations that have all of them;
+null: none has."""
 
 _FIELDS: Final = tuple(STATUS_WINDOW.value_type.names)
 _OFFSETS: Final = ("first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records")
@@ -84,22 +85,19 @@ def judge_windows(windows: pa.Array, context: pa.Table) -> pa.Table:
     found["archived_seen"] = np.maximum(found["archived_seen"], found["all_archived"])
     below = np.where(shown.is_known, -found["distance"], 0)
     found["removed_now"] = np.where(found["removed_now"] == 0, below, found["removed_now"])
-    is_more = (found["newest_archived"] > 0) & (found["all_archived"] > found["all_acknowledged"])
-    unseen_at = pc.if_else(pa.array(is_more), shown.observed_at, context["unseen_at"].combine_chunks())
-    is_unseen = unseen_at.is_valid().to_numpy(zero_copy_only=False)
+    is_unseen = _has(context["unseen_at"])
     masks = _masks(shown, context, is_unseen)
     chosen = np.select([masks[rule] for rule in RULES], range(len(RULES)))
     status = _NAMES.take(pa.array(chosen))
     is_same = pc.fill_null(pc.equal(status, context["previous_status"]), fill_value=False)
     since = pc.if_else(is_same, context["previous_since"], shown.observed_at)
-    text_of = partial(_text_of, found, _texts(shown, context, unseen_at))
+    text_of = partial(_text_of, found, _texts(shown, context))
     is_said = np.isin(chosen, _SAYS_LOST) | ~is_unseen
     pieces = (rule_reasons(chosen, _TEMPLATES, text_of), rule_reasons(is_said * 1, (". {losses}", ""), text_of))
     columns = {
         "status": status,
         "status_since": since,
         "reason": pc.binary_join_element_wise(*pieces, ""),
-        "unseen_at": unseen_at,
         **{name: pa.array(found[name], mask=found["counted_observations"] == 0) for name in COUNTED},
     }
     return pa.table(columns, schema=JUDGED)
@@ -332,10 +330,11 @@ def _numbers(context: pa.Table, name: str, default: int) -> Int64Array:
     return numbers
 
 
-def _texts(shown: _Shown, context: pa.Table, unseen_at: pa.Array) -> dict[str, pa.Array]:
+def _texts(shown: _Shown, context: pa.Table) -> dict[str, pa.Array]:
     """The texts in reasons."""
     since = pc.coalesce(context["no_members_since"], shown.observed_at)
     now = shown.times["now"]
+    doubt = pc.if_else(pc.fill_null(context["archived_unclear"], fill_value=False), MAYBE_NO_RECORDS, "")
     return {
         **{name: context[name] for name in ("completeness", "verdict", "critical_finding")},
         "verdict_reason": pc.fill_null(context["verdict_reason"], ""),
@@ -346,9 +345,10 @@ def _texts(shown: _Shown, context: pa.Table, unseen_at: pa.Array) -> dict[str, p
         "absent_since": _time(since),
         "first_look": _time(context["first_look_at"]),
         "flat_since": _time(pa.array(shown.times["flat"]).cast(INSTANT)),
-        "unseen_at": _time(unseen_at),
+        "unseen_at": _time(context["unseen_at"]),
         **{f"{name}_ago": each_text(_span, pa.array(now - shown.times[name])) for name in ("first", "before")},
-        "losses": _losses(shown.numbers),
+        "doubt": doubt,
+        "losses": _losses(shown.numbers, doubt),
     }
 
 
@@ -375,11 +375,13 @@ def _span(us: int) -> str:
     return f"{seconds // 60} min" if seconds < _HOURS_S else f"{seconds // 3600} h"
 
 
-def _losses(numbers: _Numbers) -> pa.Array:
+def _losses(numbers: _Numbers, doubt: pa.ChunkedArray) -> pa.Array:
     """What was lost for good, in one sentence."""
     columns = zip(*(numbers[name].tolist() for name in LOST), strict=True)
+    hows = ([f"given up{own}", *[*LOST.values()][1:]] for own in doubt.to_pylist())
     said = [
-        ", ".join(f"{count:,} {how}" for count, how in zip(row, LOST.values(), strict=True) if count) for row in columns
+        ", ".join(f"{count:,} {how}" for count, how in zip(row, own, strict=True) if count)
+        for row, own in zip(columns, hows, strict=True)
     ]
     return pa.array([f"Lost for good: {each}. No one has confirmed this yet" for each in said], pa.string())
 

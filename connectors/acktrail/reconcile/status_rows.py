@@ -20,6 +20,7 @@ from acktrail.reconcile.observed_run import Observation
 from acktrail.replay.queue_windows import CONTEXT, judge_windows
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, MOST, floored, newest_windows
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import cast_to_schema
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]
@@ -166,25 +167,23 @@ def _with_counts(rows: pa.Table, counted: dict[str, pa.Array]) -> pa.StructArray
 def _changes(run: Observation, statuses: pa.Table, earlier: pa.Array, before: pa.Table) -> pa.Table:
     """What changed, with the share partitions that are gone."""
     is_same = pc.fill_null(pc.equal(statuses["status"], earlier), fill_value=False)
-    columns = {
-        **{name: statuses[name] for name in _CHANGES.names if name in statuses.column_names},
+    named = [name for name in _CHANGES.names if name in _STATUSES.names and name not in LOST]
+    changed = {
+        **{name: statuses[name] for name in named},
         "changed_at": statuses["observed_at"],
         "before": earlier,
         "after": statuses["status"],
-        **{name: pa.nulls(statuses.num_rows, pa.int64()) for name in LOST},
     }
-    changed = pa.table([columns[name] for name in _CHANGES.names], schema=_CHANGES).filter(pc.invert(is_same))
     gone = before.filter(pc.is_null(first_matches(before, statuses)))
     lost = {
-        **{name: gone[name] for name in _CHANGES.names if name in gone.column_names},
+        **{name: gone[name] for name in named},
         "run_id": pa.repeat(run.run_id, gone.num_rows),
         "changed_at": pa.repeat(pa.scalar(run.observed_at, INSTANT), gone.num_rows),
         "before": gone["status"],
-        "after": pa.nulls(gone.num_rows, pa.string()),
         "reason": pa.repeat("the share partition is gone", gone.num_rows),
-        **{name: pa.nulls(gone.num_rows, pa.int64()) for name in LOST},
     }
-    return pa.concat_tables([changed, pa.table([lost[name] for name in _CHANGES.names], schema=_CHANGES)])
+    whole = [cast_to_schema(pa.table(rows), _CHANGES) for rows in (changed, lost)]
+    return pa.concat_tables([whole[0].filter(pc.invert(is_same)), whole[1]])
 
 
 def _trends(statuses: pa.Table, newest: pa.StructArray, earlier: dict[str, pa.Array]) -> pa.Table:
@@ -218,8 +217,7 @@ def _parts(rows: pa.Table) -> pa.Table:
         "observations": pa.repeat(pa.scalar(1, pa.int64()), count),
         "most_unfinished_records": rows["unfinished_records"],
     }
-    filled = [columns.get(field.name, pa.nulls(count, field.type)) for field in _TRENDS]
-    return pa.table(filled, schema=_TRENDS)
+    return cast_to_schema(pa.table(columns), _TRENDS)
 
 
 def _us(instants: pa.Array) -> Any:

@@ -78,13 +78,13 @@ def by_spark() -> Iterator[dict[str, Way]]:
 
 
 def _states(session: SparkSession, config: TablesConfig) -> Totals:
-    from acktrail.reconcile.replay_resume import ReplayStart, run_replay, topic_at_time
+    from acktrail.reconcile.replay_resume import run_replay, topic_at_time
     from acktrail_jobs.spark_executors import SparkExecutors
 
     tables = Tables(config)
     moment = topic_at_time(tables)
     executors = SparkExecutors(lambda: session)
-    return _totals(run_replay(executors, tables, moment.observation, moment.coverages, ReplayStart()))
+    return _totals(run_replay(executors, tables, moment.observation, moment.coverages))
 
 
 def _with_pandas(session: SparkSession, config: TablesConfig) -> Totals:

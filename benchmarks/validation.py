@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from process_tree import cpu_s, peaks_mb
 from raw_log import LogShape
@@ -42,7 +41,7 @@ def _row(shape: LogShape) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         tables = TablesConfig(uri=folder)
         write_tables(tables, shape)
-        reconcile(tables, lambda _rows: nullcontext(InProcess()), _RUN)
+        reconcile(tables, InProcess(), _RUN)
         read_s = _read_s(tables)
         command = [sys.executable, __file__, folder]
         found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
@@ -74,7 +73,7 @@ def _validate(uri: str) -> None:
     begun = time.perf_counter()
     from acktrail_expectations.gate import validate_run
 
-    with default_executors()(_RUN) as executors:
+    with default_executors(_RUN) as executors:
         validate_run(Tables(TablesConfig(uri=uri)), _RUN, executors)
         print(time.perf_counter() - begun, cpu_s(), max(peaks_mb().values()))
 

@@ -1,111 +1,94 @@
-"""Work divided among executors: who does it, how it is shared, how its results come back.
+"""Steps of a job, done by executors: pieces of work become rows of one schema.
 
-The work on a share gives tables, each with a kind. This process is one kind of executor; Spark's executors, in
-``acktrail_jobs``, are another. Both call the same functions.
+This process is one kind of executor; Spark's executors, in ``acktrail_jobs``, are another. Both call the same
+functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acktrail.branches import load, registered
 from acktrail.errors import MissingDependency
 
 T = TypeVar("T")
 
-Results = Iterator[tuple[str, pa.Table]]
-"""Kind and rows, in any number of tables a kind."""
+Work = Callable[[Any], Iterator[pa.Table]]
+"""The rows made of one piece of work. A table has the columns of the step's schema, or some of them: the others are
+null in its rows. Pickled where executors are other processes."""
 
-Work = Callable[[Any], Results]
-"""The work on one share. Pickled where executors are other processes."""
-
-GroupWork = Callable[[int, pa.Table], Results]
-"""The work on the rows of one group: its number, and all its rows in any order."""
-GROUP = "share"
-"""The column with the number of the group that a row belongs to."""
+GROUP: Final = "row_group"
+"""The column (int64) with the number of the group that a row belongs to."""
 _ENTRY_POINT: Final = "acktrail.executors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStep:
-    """One step of a job. `name`: what a user of Spark sees it as. `kinds`: the columns of its results, by kind."""
+class GroupedWork:
+    """Work in two halves. `work` makes `rows` out of pieces, with the column ``GROUP``; `judge` gets all rows of each
+    of `groups` groups, numbered from 0 on, in any order. A group may have none."""
 
-    name: str
-    kinds: Mapping[str, pa.Schema]
-
-    def gathered(self, results: Results) -> dict[str, pa.Table]:
-        """The rows of each kind, in the order in which they come."""
-        pieces: dict[str, list[pa.Table]] = {kind: [schema.empty_table()] for kind, schema in self.kinds.items()}
-        for kind, rows in results:
-            pieces[kind].append(rows)
-        return {kind: pa.concat_tables(tables) for kind, tables in pieces.items()}
+    work: Work
+    rows: pa.Schema
+    groups: int
+    judge: Callable[[int, pa.Table], Iterator[pa.Table]]
 
 
 class Executors(Protocol):
-    """Do the work of steps. All implementations give the same results for the same work."""
+    """Do the work of steps. All implementations give the same rows for the same work."""
 
     @property
     def count(self) -> int:
-        """How many shares are worked on at once."""
+        """How many pieces are worked on at once."""
 
     @property
     def place(self) -> str | None:
         """Where the work is done, for people; None: there was no work."""
 
-    def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
-        """The results of `work` for all `shares`, in their order, by kind."""
+    def run(self, name: str, pieces: Sequence[Any], work: Work, schema: pa.Schema) -> pa.Table:
+        """The rows that `work` makes of all `pieces`, in their order. `name`: what a user of Spark sees."""
 
-    def run_grouped(
-        self, first: JobStep, shares: Sequence[Any], work: Work, then: JobStep, groups: int, group_work: GroupWork
-    ) -> dict[str, pa.Table]:
-        """The results of `group_work` for each of some `groups`, by kind. `work` gives one kind of rows, whose
-        first column has no nulls: a group has those with its number, from 0 on, in the column ``GROUP``, or none."""
+    def run_grouped(self, name: str, pieces: Sequence[Any], grouped: GroupedWork, schema: pa.Schema) -> pa.Table:
+        """The rows that `grouped` makes of its groups."""
 
 
-OpenExecutors = Callable[[str], AbstractContextManager[Executors]]
-"""Opens executors for a ``with`` block, and for the run whose id is given."""
-
-
-def default_executors() -> OpenExecutors:
-    """What opens executors for commands of packages that do not know the one that has them: its entry point does.
+def default_executors(run_id: str) -> AbstractContextManager[Executors]:
+    """The executors of a run, for commands of packages that do not know the one that has them: its entry point does.
     Raises MissingDependency: this installation names none."""
     found = registered(_ENTRY_POINT).get("spark")
     if found is None:
         text = f"this installation of acktrail names no executors (entry point `spark` of {_ENTRY_POINT})"
         raise MissingDependency(text, hint="install acktrail again: its entry points are those of another state of it")
-    return load(found)(None)
+    opened: AbstractContextManager[Executors] = load(found)(None, run_id)
+    return opened
 
 
 class InProcess:
-    """This process, one share after the other."""
+    """This process, one piece after the other."""
 
     count: int = 1
     place: str | None = "this process"
 
-    def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
-        return step.gathered(result for share in shares for result in work(share))
+    def run(self, name: str, pieces: Sequence[Any], work: Work, schema: pa.Schema) -> pa.Table:  # noqa: ARG002
+        return whole_rows((rows for piece in pieces for rows in work(piece)), schema)
 
-    def run_grouped(
-        self, first: JobStep, shares: Sequence[Any], work: Work, then: JobStep, groups: int, group_work: GroupWork
-    ) -> dict[str, pa.Table]:
-        (rows,) = self.run(first, shares, work).values()
-        parts = (rows,) if groups == 1 else (rows.filter(_in_group(rows, number)) for number in range(groups))
-        return then.gathered(result for number, own in enumerate(parts) for result in group_work(number, own))
+    def run_grouped(self, name: str, pieces: Sequence[Any], grouped: GroupedWork, schema: pa.Schema) -> pa.Table:
+        rows = self.run(name, pieces, grouped.work, grouped.rows)
 
+        def judged(number: int) -> Iterator[pa.Table]:
+            return grouped.judge(number, rows.filter(pc.field(GROUP) == number))
 
-def _in_group(rows: pa.Table, number: int) -> pa.Array:
-    return pa.array(rows[GROUP].to_numpy() == number)
+        return self.run(name, range(grouped.groups), judged, schema)
 
 
-def run_in_turn(executors: Executors, step: JobStep, items: Sequence[Any], work: Work) -> dict[str, pa.Table]:
-    """The results for `items`, heaviest first: each executor takes one of them in turn, as one share."""
-    count = min(len(items), executors.count)
-    return executors.run(step, [tuple(items[place::count]) for place in range(count)], work)
+def whole_rows(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+    """All rows of `tables`, null in the columns of `schema` that a table lacks."""
+    return pa.concat_tables([schema.empty_table(), *tables], promote_options="default").cast(schema)
 
 
 def balanced_shares(items: Iterable[T], weight: Callable[[T], int], count: int) -> list[tuple[T, ...]]:

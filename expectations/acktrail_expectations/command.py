@@ -65,7 +65,7 @@ def _validate(
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
     chosen = choose_run(store, run_id)
-    with showing_activity(), default_executors()(chosen) as executors:
+    with showing_activity(), default_executors(chosen) as executors:
         summary = validate_run(store, chosen, executors, every_record=every_record)
         if data_docs is not None:
             from acktrail_expectations.notebook import open_run

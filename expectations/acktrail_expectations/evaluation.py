@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 
 from acktrail.activity import doing
-from acktrail.executors import Executors, JobStep, Results
+from acktrail.executors import Executors
 from acktrail.format.columns.binary_column import BoolArray
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRule, QualitySeverity
 from acktrail.tables.exported.record_files import RECORDS
@@ -33,7 +33,6 @@ from acktrail_expectations.frames.table_frames import (
     share_partition_states_frame,
     state_partitions_frame,
 )
-from acktrail_expectations.known_runs import own_rows
 from acktrail_expectations.rule_results import (
     EXAMPLES,
     NOT_KNOWN,
@@ -87,8 +86,6 @@ _KINDS: Final[Mapping[tuple[str, bool], tuple[Any, Callable[[list[str], list[Any
 """Great Expectations' class for a relation, without and with values, and what it is given."""
 MATCHES_RAW_BYTES: Final = RULE_BY_ID["record_matches_raw_bytes"]
 """The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""
-
-_EVALUATE: Final = JobStep(name="evaluate the rules on state records", kinds={"results": RESULTS})
 Label = Callable[[Mapping[str, Any]], str]
 """Names a row of a frame for people."""
 
@@ -134,7 +131,7 @@ def check_of(rule: QualityRule) -> SuiteCheck:
             "page": f"docs/{rule.page}",
         },
     }
-    of_batches = BATCH_RULES[rule.id].bounds if condition.relation == "batches" else None
+    of_batches = BATCH_RULES[rule.id] if condition.relation == "batches" else None
     columns = condition.columns if of_batches is None else (rule.id,)
     compares = condition.columns if of_batches is None else ("batches", *of_batches)
     kind, arguments = _KINDS[condition.relation, bool(condition.values)]
@@ -294,7 +291,7 @@ def suite_frames(run: RunData, now: datetime) -> Iterator[SuiteFrame]:
         return SuiteFrame(suite=suite, checks=checks_of(suite), frame=frame, label=label, why_empty=why_empty)
 
     observed = state_partitions_frame(
-        run.observed, ends=run.exported_ends, partition_counts=run.since.partition_counts, now=now
+        run.rows["offset_observations"], ends=run.exported_ends, partition_counts=run.since.partition_counts, now=now
     )
     not_seen = "the run did not observe the state topic"
     yield of("state_partitions", observed, lambda row: f"state partition {row['state_partition']}", not_seen)
@@ -302,11 +299,9 @@ def suite_frames(run: RunData, now: datetime) -> Iterator[SuiteFrame]:
     yield of("export_ranges", ranges, _export_range, "nothing was exported since the last validation")
     nothing = "no state record came since the last validation"
     yield replace(_piece(run.records, pd.DataFrame()), why_empty=nothing)
-    states = share_partition_states_frame(
-        own_rows(run.store, run.run_id, "share_partition_states"), cluster=run.cluster
-    )
+    states = share_partition_states_frame(run.rows["share_partition_states"], cluster=run.cluster)
     yield of("share_partition_states", states, share_partition, "the run replayed no share partition")
-    verdicts = reconciliations_frame(own_rows(run.store, run.run_id, "reconciliations"))
+    verdicts = reconciliations_frame(run.rows["reconciliations"])
     yield of("reconciliations", verdicts, share_partition, "the run reconciled no share partition")
 
 
@@ -330,20 +325,21 @@ def run_results(run: RunData, executors: Executors | None, now: datetime) -> tup
         results += piece.results()
         if piece.suite == RECORDS:
             workers, shares = run.records.shares(executors)
-            of_records = workers.run(_EVALUATE, shares, partial(_evaluated, run.records))["results"]
+            work = partial(_evaluated, run.records)
+            of_records = workers.run("evaluate the rules on state records", shares, work, RESULTS)
             results += map(stored_result, of_records.to_pylist())
             if run.why_bytes_not_compared is not None:
                 results.append(not_evaluated(piece.suite, MATCHES_RAW_BYTES, run.why_bytes_not_compared))
     return merged(results)
 
 
-def _evaluated(records: UnvalidatedRecords, partitions: Sequence[int]) -> Results:
-    """Results of ``_EVALUATE`` for a share of the state partitions."""
+def _evaluated(records: UnvalidatedRecords, partitions: Sequence[int]) -> Iterator[pa.Table]:
+    """Rows of ``RESULTS`` on the records of some state partitions."""
     results: tuple[QualityResult, ...] = ()
     for piece in record_frames(records, partitions):
         results = merged((*results, *piece.results()))
         del piece
-    yield "results", pa.Table.from_pylist([result.row for result in results], schema=RESULTS)
+    yield pa.Table.from_pylist([result.row for result in results], schema=RESULTS)
 
 
 def with_earlier_results(

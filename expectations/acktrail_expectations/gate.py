@@ -14,7 +14,7 @@ from acktrail.executors import Executors
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.known_runs import count_rows, require_reconciled
+from acktrail_expectations.known_runs import cluster_of_run, count_rows, require_reconciled, run_rows
 from acktrail_expectations.rule_results import (
     QualityResult,
     ValidationSummary,
@@ -48,20 +48,20 @@ def validate_run(
     Raises:
         InputError: the run was not reconciled: most rules would have nothing to compare.
     """
-    rows = count_rows(store, run_id)
-    require_reconciled(store, run_id, rows)
-    known, basis = recorded(store, run_id), json.dumps(rows)
+    known, basis = recorded(store, run_id), json.dumps(count_rows(store, run_id))
     is_known = known is not None and known.run_rows == basis
     if known is not None and is_known and not every_record:
         return known
     from acktrail_expectations.evaluation import run_results, with_earlier_results  # loads Great Expectations
     from acktrail_expectations.run_data import SEQUENCE, RunData
 
-    data = RunData.read(store, run_id, every_record=every_record)
+    rows = run_rows(store, run_id)
+    require_reconciled(store, run_id, rows)
+    data = RunData.read(store, run_id, rows, every_record=every_record)
     results = run_results(data, executors, datetime.now(UTC) if now is None else now)
     if known is not None and not every_record:
         results = with_earlier_results(results, known, data)
-    summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=basis)
+    summary = ValidationSummary(cluster_id=cluster_of_run(rows), run_id=run_id, results=results, run_rows=basis)
     if is_known:
         return replace(summary, recorded=False)
     return record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)

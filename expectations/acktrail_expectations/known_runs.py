@@ -14,14 +14,21 @@ from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 
-_OF_RUNS: Final = ("reconciliations", "share_partition_states", "offset_observations", "export_ranges")
+_OF_RUNS: Final = (
+    *("reconciliations", "share_partition_states", "offset_observations", "export_ranges", "group_observations"),
+)
 """Tables that name runs; a run may have rows in any of them."""
-_COUNTED: Final = ("group_observations", *_OF_RUNS)
 
 
-def own_rows(store: Tables, run_id: str, name: str, columns: tuple[str, ...] | None = None) -> pa.Table:
-    """The rows that a table has of a run; of some columns."""
-    return store.read(name, columns=columns, where=pc.field("run_id") == run_id)
+def run_rows(store: Tables, run_id: str, columns: tuple[str, ...] | None = None) -> dict[str, pa.Table]:
+    """The rows that each table has of a run; of some columns."""
+    return {name: store.read(name, columns=columns, where=pc.field("run_id") == run_id) for name in _OF_RUNS}
+
+
+def cluster_of_run(rows: Mapping[str, pa.Table]) -> str | None:
+    """The cluster that the rows of a run name."""
+    named = (own["cluster_id"].drop_null() for own in rows.values())
+    return next((str(found[0]) for found in named if len(found)), None)
 
 
 def choose_run(store: Tables, run_id: str | None) -> str:
@@ -31,7 +38,7 @@ def choose_run(store: Tables, run_id: str | None) -> str:
         UnknownName: no table knows `run_id`.
         ConfigurationError: there is no run.
     """
-    if run_id is not None and any(own_rows(store, run_id, name, ("run_id",)).num_rows for name in _OF_RUNS):
+    if run_id is not None and any(count_rows(store, run_id).values()):
         return run_id
     known: set[str] = set()
     for name in _OF_RUNS:
@@ -46,32 +53,28 @@ def choose_run(store: Tables, run_id: str | None) -> str:
 
 def count_rows(store: Tables, run_id: str) -> dict[str, int]:
     """The number of rows that each table has of a run."""
-    return {name: own_rows(store, run_id, name, ("run_id",)).num_rows for name in _COUNTED}
+    return {name: own.num_rows for name, own in run_rows(store, run_id, ("run_id",)).items()}
 
 
-def _share_partitions(store: Tables, run_id: str, name: str) -> int:
-    """How many share partitions a table has rows of, in a run; a row that is there twice is for the rules to judge."""
-    return own_rows(store, run_id, name, KEY_COLUMNS).group_by(list(KEY_COLUMNS)).aggregate([]).num_rows
-
-
-def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> None:
-    """See that a run was reconciled, to its end.
+def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, pa.Table]) -> None:
+    """See that a run, which the tables have `rows` of, was reconciled, to its end. A row that is there twice is for the
+    rules to judge.
 
     Raises:
         InputError: it was not, or only in part.
     """
     states, verdicts = (
-        _share_partitions(store, run_id, name) for name in ("share_partition_states", "reconciliations")
+        rows[name].group_by(list(KEY_COLUMNS)).aggregate([]).num_rows
+        for name in ("share_partition_states", "reconciliations")
     )
     hint = f"run `acktrail run reconcile --run-id {run_id}` first"
     if verdicts < states:
         raise InputError(f"run {run_id!r}: {verdicts} of {states} share partitions are reconciled", hint=hint)
     if verdicts:
         return
-    named = own_rows(store, run_id, "offset_observations", ("cluster_id",))["cluster_id"]
-    found_nothing = reconciliation_commit(next(iter(named.drop_null().to_pylist()), None), run_id)
+    found_nothing = reconciliation_commit(cluster_of_run(rows), run_id)
     if store.transaction_version("reconciliations", found_nothing) is not None:
         return
-    if not rows["group_observations"] and not rows["offset_observations"]:
+    if not rows["group_observations"].num_rows and not rows["offset_observations"].num_rows:
         hint = "it observed nothing: run `acktrail run export --observe`, then `acktrail run reconcile`"
     raise InputError(f"run {run_id!r} was not reconciled: there is no verdict to validate", hint=hint)

@@ -36,7 +36,7 @@ from acktrail_expectations.evaluation import (
     record_frames,
     suite_frames,
 )
-from acktrail_expectations.known_runs import choose_run
+from acktrail_expectations.known_runs import choose_run, run_rows
 from acktrail_expectations.run_data import RunData
 
 _COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}
@@ -113,7 +113,7 @@ def open_run(tables: TablesConfig, run_id: str | None = None) -> RunChecks:
     """
     store = Tables(tables)
     chosen = choose_run(store, run_id)
-    data = RunData.read(store, chosen, every_record=True)
+    data = RunData.read(store, chosen, run_rows(store, chosen), every_record=True)
     records = (piece for share in data.records.shares(None)[1] for piece in record_frames(data.records, share))
     pieces: dict[str, list[SuiteFrame]] = {}
     for piece in (*suite_frames(data, datetime.now(UTC)), *records):

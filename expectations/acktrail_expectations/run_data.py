@@ -34,7 +34,6 @@ from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_re
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import state_topic_observed
-from acktrail_expectations.known_runs import own_rows
 
 LOOK_BACK: Final = 5_000
 """Records before the first one to validate that are read too, on each state partition: a record is compared
@@ -50,9 +49,6 @@ SEQUENCE: Final = "validations"
 _ADDRESSES: Final = ("offset", *PLACE)
 _FEW_RECORDS: Final = 1_000_000
 """Fewer take this process less time than executors need to start."""
-_OF_A_RUN: Final = (
-    "group_observations", "offset_observations", "share_partition_states", "reconciliations", "export_ranges",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,26 +186,25 @@ def _app_id(table: str, part: int | str) -> str:
 class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
-    `observed`: its rows of ``OFFSET_OBSERVATIONS``. `since`: where those begin. `why_bytes_not_compared`: why the
+    `rows`: its own, by table (``run_rows``). `since`: where those begin. `why_bytes_not_compared`: why the
     records are not compared with their raw bytes; None: they are.
     """
 
     store: Tables
     run_id: str
-    cluster_id: str | None
+    rows: Mapping[str, pa.Table]
     cluster: ObservedCluster
-    observed: pa.Table
     since: ValidationPositions
     records: UnvalidatedRecords
     ranges: pa.Table
     why_bytes_not_compared: str | None
 
     @classmethod
-    def read(cls, store: Tables, run_id: str, *, every_record: bool) -> RunData:
-        """What is to be validated for `run_id`; `every_record`: also what was validated before."""
-        groups = own_rows(store, run_id, "group_observations")
-        offsets = own_rows(store, run_id, "offset_observations")
-        cluster = observed_cluster(groups, offsets)
+    def read(cls, store: Tables, run_id: str, rows: Mapping[str, pa.Table], *, every_record: bool) -> RunData:
+        """What is to be validated for `run_id`, which the tables have `rows` of; `every_record`: also what was
+        validated before."""
+        offsets = rows["offset_observations"]
+        cluster = observed_cluster(rows["group_observations"], offsets)
         topics = state_topic_observed(offsets)
         positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster), topics)
         since = replace(positions, records={}, ranges={}) if every_record else positions
@@ -224,9 +219,8 @@ class RunData:
         return cls(
             store=store,
             run_id=run_id,
-            cluster_id=_cluster_id(store, run_id),
+            rows=rows,
             cluster=cluster,
-            observed=offsets,
             since=since,
             records=UnvalidatedRecords.find(
                 store, cluster, since.records, begin, gaps=gaps, compares_bytes=why_not is None
@@ -249,7 +243,7 @@ class RunData:
             records=advanced(self.records.stored.ends(), self.since.records),
             ranges=advanced(_ends(self.ranges), self.since.ranges),
             sequence=self.since.sequence,
-            partition_counts={**state_topic_observed(self.observed), **self.since.partition_counts},
+            partition_counts={**state_topic_observed(self.rows["offset_observations"]), **self.since.partition_counts},
         )
 
 
@@ -282,9 +276,3 @@ def _state_partitions(store: Tables, cluster: ObservedCluster) -> list[int]:
         return list(range(cluster.state_partition_count))
     exported = store.read("export_ranges", columns=["state_partition"])["state_partition"]
     return list(exported.unique().to_pylist())
-
-
-def _cluster_id(store: Tables, run_id: str) -> str | None:
-    """The cluster that the run's rows name."""
-    named = (own_rows(store, run_id, name, ("cluster_id",))["cluster_id"].drop_null() for name in _OF_A_RUN)
-    return next((str(found[0]) for found in named if len(found)), None)

@@ -26,7 +26,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_jobs.spark_executors import share_frame
+from acktrail_jobs.spark_executors import piece_frame
 
 _PATTERN: Final = re.compile(r"([\[\]{}*?\\])")
 """What Hadoop takes for a pattern of paths."""
@@ -52,7 +52,7 @@ def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: Table
         return spark.createDataFrame([], schema)
     chunks = {path: found[_IN_LOG] for path, found in snapshot.statistics([_IN_LOG]).items()}
     if not snapshot.is_local:
-        return share_frame(spark, TABLES[name], list(chunks.items()), partial(_rows, config, name))
+        return piece_frame(spark, list(chunks.items()), partial(_rows, config, name), TABLES[name])
     root = f"file:{snapshot.place.uri}/"
     rows = spark.read.schema(schema).parquet(*(_PATTERN.sub(r"\\\1", root + path) for path in chunks))
     if CHUNK not in schema.names:
@@ -61,12 +61,12 @@ def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: Table
     return rows.withColumn(CHUNK, pairs[f.col("_metadata.file_name")].cast("long"))
 
 
-def _rows(config: TablesConfig, name: str, file: tuple[str, int | None]) -> Iterator[pa.RecordBatch]:
+def _rows(config: TablesConfig, name: str, file: tuple[str, int | None]) -> Iterator[pa.Table]:
     """The rows of one file and its chunk."""
     path, chunk = file
     for batch in Tables(config).file_batches(name, [path], sparing=True):
-        if chunk is None:
-            yield batch
-        else:
-            numbers = pa.array([chunk] * batch.num_rows, pa.int64())
-            yield batch.set_column(batch.schema.get_field_index(CHUNK), CHUNK, numbers)
+        rows = pa.Table.from_batches([batch])
+        if chunk is not None:
+            numbers = pa.repeat(pa.scalar(chunk, pa.int64()), rows.num_rows)
+            rows = rows.set_column(rows.column_names.index(CHUNK), CHUNK, numbers)
+        yield rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,7 +117,7 @@ def test_a_dump_alone_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[st
     root = tmp_path / "tables"
     summary(capsys, root, write_dump(records, tmp_path / "state.jsonl"), "--run-id", "r1")
 
-    reconcile(TablesConfig(uri=str(root)), lambda _: nullcontext(InProcess()), "r1")
+    reconcile(TablesConfig(uri=str(root)), InProcess(), "r1")
 
     verdicts = tables_of(root).read("reconciliations").to_pylist()
     assert {row["verdict"] for row in verdicts} == {"unknown"}

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -106,7 +106,7 @@ class FaultyWorld:
         self._runs += 1
         run_id = f"r{self._runs}"
         self.world.observe(run_id)
-        reconcile(self.world.config, lambda _rows: nullcontext(InProcess()), run_id)
+        reconcile(self.world.config, InProcess(), run_id)
         build(self.world.tables)
         write_statuses(self.world.config, InProcess(), run_id)
         summary = validate_run(self.world.tables, run_id, now=self.world.now)

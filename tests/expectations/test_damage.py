@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import pairwise
+from typing import Any
 
-import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from definitions.batch_laws import in_order, terminal_count
@@ -33,9 +34,11 @@ from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
+from acktrail.model.records import LEAST_VALUES
 from acktrail.model.rules.catalogue import QUALITY_RULES
+from acktrail.reconcile.derived_columns import StateBatches
 from acktrail_expectations.evaluation import checks_of, evaluate
-from acktrail_expectations.frames.frame_columns import BATCH_RULES, ObservedCluster, RecordBatches
+from acktrail_expectations.frames.frame_columns import BATCH_RULES, ObservedCluster, batch_columns
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
@@ -138,6 +141,15 @@ def column(lists: Lists) -> pa.ChunkedArray:
     return pa.chunked_array([head, pa.array(rows[3:], BATCHES)])
 
 
+def taken(lists: Lists, numbers: list[int]) -> dict[str, list[Any]]:
+    """The columns about batches of as many records, true where not known; each number is all that bounds its record."""
+    own = pd.array(numbers[: len(lists)], "Int64")
+    batches = pd.Series(column(lists), dtype=pd.ArrowDtype(column(lists).type))
+    bounds = {name for names in BATCH_RULES.values() for name in names}
+    frame = pd.DataFrame({"batches": batches, **dict.fromkeys((*LEAST_VALUES, *bounds), own)})
+    return {name: found.fillna(value=True).tolist() for name, found in batch_columns(frame, BEFORE_4_4).items()}
+
+
 def shared(batches: tuple[StateBatch, ...]) -> bool:
     """Whether two of them cover an offset; inverted ones cover none."""
     covered = [range(b.first_offset, b.last_offset + 1) for b in batches]
@@ -174,21 +186,19 @@ PLAIN: dict[str, Callable[[tuple[StateBatch, ...], int], bool]] = {
 def test_a_rule_of_many_batches_is_that_of_each(rule: str, lists: Lists, numbers: list[int]) -> None:
     """A record breaks a rule where its own batches do, by the number in its own row. The first three rules are broken
     exactly where the model finds a disorder."""
-    taken, own = RecordBatches.of(column(lists)), np.array(numbers[: len(lists)], np.int64)
-    broken = taken.breaking(rule, BEFORE_4_4, *[own] * len(BATCH_RULES[rule].bounds)).tolist()
-    assert broken == [PLAIN[rule](batches or (), number) for batches, number in zip(lists, own.tolist(), strict=True)]
-    orders = np.logical_or.reduce([taken.breaking(each, BEFORE_4_4) for each in [*BATCH_RULES][:3]])
-    assert orders.tolist() == [not in_order(batches or ()) for batches in lists]
+    kept = taken(lists, numbers)
+    broken = [not found for found in kept[rule]]
+    assert broken == [PLAIN[rule](batches or (), number) for batches, number in zip(lists, numbers, strict=False)]
+    orders = zip(*(kept[each] for each in [*BATCH_RULES][:3]), strict=True)
+    assert [False in own for own in orders] == [not in_order(batches or ()) for batches in lists]
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))
 def test_terminal_offsets_are_counted_as_the_model_counts(lists: Lists, starts: list[int]) -> None:
     """Terminal offsets of each record are the model's count above its own start offset."""
-    own = starts[: len(lists)]
+    expected = [terminal_count(bs or (), start) for bs, start in zip(lists, starts, strict=False)]
 
-    expected = [terminal_count(bs or (), start) for bs, start in zip(lists, own, strict=True)]
-
-    assert expected == RecordBatches.of(column(lists)).terminal_offsets(np.array(own, np.int64)).tolist()
+    assert expected == taken(lists, starts)["terminal_offsets"]
 
 
 def test_a_batch_with_a_null_is_no_batch() -> None:
@@ -196,4 +206,4 @@ def test_a_batch_with_a_null_is_no_batch() -> None:
     row = [{"first_offset": 1, "last_offset": None, "delivery_state": 2, "delivery_count": 1}]
 
     with pytest.raises(ValueError, match="null"):
-        RecordBatches.of(pa.array([row], BATCHES))
+        StateBatches.of(pa.table({"start_offset": [0], "batches": pa.array([row], BATCHES)}))

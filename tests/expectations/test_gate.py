@@ -36,6 +36,7 @@ from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.gate import validate_run
+from acktrail_expectations.known_runs import run_rows
 from acktrail_expectations.rule_results import record, recorded
 from acktrail_expectations.run_data import SEQUENCE, RunData
 
@@ -293,7 +294,7 @@ def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> Non
     """Of two that read the same positions, the second one's commit is refused; both report what was recorded."""
     config = fill(tmp_path)
     store = Tables(config)
-    slow = RunData.read(store, RUN, every_record=False)
+    slow = RunData.read(store, RUN, run_rows(store, RUN), every_record=False)
     summary = validate_run(store, RUN)
 
     late = replace(summary, cluster_id="of the later one")

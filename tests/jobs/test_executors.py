@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, RetryableError
-from acktrail.executors import Executors, InProcess, JobStep, Work, balanced_shares, default_executors
+from acktrail.executors import Executors, InProcess, Work, balanced_shares, default_executors
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation, run_data
 from acktrail_expectations.gate import validate_run
@@ -34,9 +34,9 @@ WRITTEN = (
 )
 OF_TABLES = {"records_table", "records_files", "unfinished", "exported"}
 """Columns that name the table which a row comes from."""
-MOST_JOBS = 4
-"""Two for the replay and its verdicts, between which rows are exchanged, one for the history, one for the changes that
-statuses are judged by."""
+MOST_JOBS = 5
+"""Three for the replay, the numbers of its groups and the verdicts, between which rows are exchanged; one for the
+history, one for the changes that statuses are judged by."""
 
 
 def scattered(world: World) -> None:
@@ -100,7 +100,7 @@ def test_the_work_is_done_on_spark_unless_a_person_says_otherwise(
     """By the option, else by the variable."""
     if variable:
         monkeypatch.setenv("ACKTRAIL_SPARK_MASTER", variable)
-    with executors_on(master)("r0") as found:
+    with executors_on(master) as found:
         assert isinstance(found, InProcess if is_here else SparkExecutors)
 
 
@@ -108,13 +108,13 @@ def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     """A JAVA_HOME without Java is found before Java is started."""
     monkeypatch.setattr("acktrail_jobs.session.running_session", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0") as found:
+    with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]") as found:
         assert found.count
 
 
 def opened(master: str) -> int:
     """How many tasks run at once there."""
-    with executors_on(master)("r0") as found:
+    with executors_on(master) as found:
         return found.count
 
 
@@ -175,7 +175,7 @@ def test_a_worker_without_acktrail_is_a_clear_error(kind: type[Exception], text:
 def test_an_installation_without_executors_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acktrail.executors.registered", lambda _: {})
     with pytest.raises(MissingDependency, match=r"names no executors .*`spark` of acktrail\.executors"):
-        default_executors()
+        default_executors("r0")
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 5))
@@ -200,13 +200,13 @@ TOGETHER = (
 
 
 class _EachAlone(InProcess):
-    """Every state partition is a share of its own, the last one first."""
+    """Every state partition is a piece of its own, the last one first."""
 
     count = 50
 
-    def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
-        assert len(shares) > 2
-        return super().run(step, shares[::-1], work)
+    def run(self, name: str, pieces: Sequence[Any], work: Work, schema: pa.Schema) -> pa.Table:
+        assert len(pieces) > 2
+        return super().run(name, pieces[::-1], work, schema)
 
 
 def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

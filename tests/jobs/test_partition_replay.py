@@ -39,7 +39,7 @@ from acktrail.model.replay import replay
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
 from acktrail.reconcile import partition_replay
 from acktrail.reconcile.observed_run import Coverage, Gap, Observation, StateLog, read_coverage, read_observation
-from acktrail.reconcile.partition_replay import Replay, SavedReplay
+from acktrail.reconcile.partition_replay import SAVED_COLUMNS, Replay
 from acktrail.replay.fold import StateColumns, replay_decoded
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -145,7 +145,7 @@ def test_records_in_the_order_of_their_log_are_read_once(log: Log, held: int, di
     whole = _replay(decoded, len(log))
     with holding(held), pytest.MonkeyPatch.context() as patched:
         patched.setattr(partition_replay, "replay_decoded", applied)
-        found = Replay(read, *_observed(len(log), NO_GAPS))
+        found = Replay(read, *_observed(len(log), NO_GAPS), SAVED_COLUMNS.empty_table(), {})
     assert rows_of(found) == rows_of(whole)
     assert reads <= (1 if in_order else 2)
     assert reads == 2 or most <= held + 1
@@ -201,15 +201,15 @@ def test_going_on_from_memory_is_a_replay_of_all(
     gaps = (Gap(first_offset=first, last_offset=first + length),) if lost else ()
     if lost:
         decoded = decoded.filter((pc.field("offset") < first) | (pc.field("offset") > first + length))
-    memory = SavedReplay()
+    memory, position = SAVED_COLUMNS.empty_table(), 0
     for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
         with holding(held):
-            replay_of_new = _replay(decoded, end, _everywhere(gaps, end), memory)
-        memory = SavedReplay(rows=replay_of_new.rows(), positions=dict.fromkeys(range(PARTITIONS), end))
+            replay_of_new = _replay(decoded, end, _everywhere(gaps, end), memory, position)
+        memory, position = replay_of_new.rows(), end
         whole = _replay(decoded.filter(pc.field("offset") < end), end, _everywhere(gaps, end))
         assert rows_of(replay_of_new) == rows_of(whole)
     names = [(name, "ascending") for name in ("state_partition", "group_id", "topic_id", "partition")]
-    assert memory.rows.sort_by(names).to_pylist() == whole.rows().sort_by(names).to_pylist()
+    assert memory.sort_by(names).to_pylist() == whole.rows().sort_by(names).to_pylist()
 
 
 def _everywhere(gaps: tuple[Gap, ...], end: int) -> dict[int, tuple[Gap, ...]]:
@@ -231,21 +231,21 @@ def _replay(
     decoded: pa.Table,
     end: int,
     gaps: Mapping[int, tuple[Gap, ...]] = NO_GAPS,
-    memory: SavedReplay | None = None,
+    memory: pa.Table | None = None,
+    position: int = 0,
     *,
     pieces: int = 5,
     turned: Callable[[list[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
 ) -> Replay:
-    """A replay from `memory` on, which asks for no record that it has seen; it is given others, too."""
-    known = memory or SavedReplay()
+    """A replay from `memory` on, which asks for no record before `position`; it is given others, too."""
 
     def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
         found = ds.dataset(decoded).to_table(columns=[*columns], filter=where)
-        begins = [known.positions.get(number, 0) for number in found["state_partition"].to_pylist()]
-        assert all(o >= begin for o, begin in zip(found["offset"].to_pylist(), begins, strict=True))
+        assert all(offset >= position for offset in found["offset"].to_pylist())
         yield from turned(decoded.select([*columns]).to_batches(max_chunksize=pieces))
 
-    return Replay(read, *_observed(end, gaps), known)
+    known = SAVED_COLUMNS.empty_table() if memory is None else memory
+    return Replay(read, *_observed(end, gaps), known, dict.fromkeys(range(PARTITIONS), position))
 
 
 Commit = tuple[int, int, bool]

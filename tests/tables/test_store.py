@@ -339,8 +339,14 @@ def found(*subjects: str) -> list[dict[str, Any]]:
     return [{"rule": "export_complete", "subject": each, "detail": "d", "topic": "t"} for each in subjects]
 
 
+def begun(tables: Tables) -> int | None:
+    """What an audit that begins now takes for the newest one."""
+    return Tables(tables.config).transaction_version("findings", AUDIT)
+
+
 def write(tables: Tables, *subjects: str, seen_us: int = SEEN_US) -> dict[str, int]:
-    return write_branch_findings(Tables(tables.config), AUDIT, CLUSTER, found(*subjects), seen_us)
+    """An audit that no other one overlaps."""
+    return write_branch_findings(Tables(tables.config), AUDIT, CLUSTER, found(*subjects), seen_us, begun(tables))
 
 
 def opened(tables: Tables) -> dict[str, int]:
@@ -398,16 +404,22 @@ def test_a_reconciliation_in_between_is_no_conflict(tables: Tables, monkeypatch:
 
 
 @pytest.mark.parametrize("earlier", [("a", "b"), ()])
-def test_later_looks_are_not_undone(tables: Tables, earlier: tuple[str, ...]) -> None:
-    """An audit that read fewer looks and comes late changes nothing, also where the later one found nothing at all or
-    what was known."""
-    for later in ((), ("a",), ("a",)):
-        seen_us = SEEN_US + 10
-        write(tables, *later, seen_us=seen_us)
+def test_an_audit_that_began_earlier_undoes_nothing(tables: Tables, earlier: tuple[str, ...]) -> None:
+    """It changes nothing, also where the one that wrote meanwhile found nothing at all or what was known."""
+    for later in ((), ("a",), ("b",)):
+        done = begun(tables)
+        write(tables, *later, seen_us=SEEN_US + 10)
         before = opened(tables)
-        with pytest.raises(ConcurrentCommit, match="later looks"):
-            write(tables, *earlier, seen_us=seen_us - 1)
+        with pytest.raises(ConcurrentCommit):
+            write_branch_findings(Tables(tables.config), AUDIT, CLUSTER, found(*earlier), SEEN_US + 11, done)
         assert opened(tables) == before
+
+
+def test_looks_of_a_clock_that_was_ahead_stop_no_later_audit(tables: Tables) -> None:
+    """Audits have the order of their commits: one whose newest look is older by its clock opens and closes findings."""
+    write(tables, "a", seen_us=SEEN_US + 7_200_000_000)
+    assert write(tables, "b") == {"export_complete": 1}
+    assert opened(tables) == {"b": 1}
 
 
 def test_numbers_of_a_long_log_are_those_that_were_committed_last(tmp_path: Path) -> None:

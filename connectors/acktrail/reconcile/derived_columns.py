@@ -101,6 +101,24 @@ class StateBatches:
         counts: Int64Array = total[self.ends] - total[self.begins]
         return counts
 
+    def having(self, chosen: BoolArray) -> BoolArray:
+        """Which rows, shape (rows,), have one of the batches `chosen`, shape (batches,)."""
+        return _any_between(chosen, self.begins, self.ends)
+
+    def after_another(self, chosen: BoolArray) -> BoolArray:
+        """Which batches have one before them in their row; of the second and later ones of all, those that are
+        `chosen`, shape (batches - 1,)."""
+        same: BoolArray = self.owners[1:] == self.owners[:-1]
+        return np.append(False, chosen & same)[: len(self.owners)]
+
+    @property
+    def ends_below_start(self) -> BoolArray:
+        """The rows, shape (rows,), whose batches all end more than one offset below the start offset."""
+        filled, reached = self.begins < self.ends, np.zeros(len(self.begins), np.int64)
+        if filled.any():
+            reached[filled] = np.maximum.reduceat(self.batches.last_offset, self.begins[filled])
+        return filled & self.known & (reached < self.starts - 1)
+
     def end_offsets(self) -> NumberColumn:
         """``SharePartitionState.end_offset`` of regular rows: one past the last batch, or the start offset."""
         ends, filled = self.starts.copy(), self.begins < self.ends
@@ -184,37 +202,40 @@ def _highest_counts(states: StateBatches) -> NumberColumn:
 
 def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> dict[str, BoolArray]:
     """By rule: the rows that break it."""
-    batches, owners = states.batches, states.owners
-    first, last, counts = batches.first_offset, batches.last_offset, batches.delivery_count
     done = NumberColumn.of_arrow(rows["delivery_complete_count"].combine_chunks())
     finished = (numbers[name] for name in ("acknowledged_records", "archived_records"))
     shown = sum(np.where(each.mask, np.minimum(each.values, LARGE), LARGE) for each in finished)  # null: even more
-    falls = np.append(False, (first[1:] < first[:-1]) & (owners[1:] == owners[:-1]))[: len(first)]
     masks = {
-        "batch_first_le_last": first > last,
-        "batches_ascending": falls,
-        "batches_non_overlapping": _overlapping(states),
-        "batches_not_below_start": (first < states.starts[owners]) & states.known[owners],
+        **batch_laws(states),
         "delivery_state_allowed": ~states.is_in(DURABLE_STATES),
-        "delivery_count_possible": (counts < 0) | (counts > HIGHEST_DELIVERY_COUNT),
-        "uninitialized_without_batches": ~states.known[owners],
-        "field_values_possible": (first < LEAST_OFFSET) | (last > GREATEST_OFFSET),
+        "uninitialized_without_batches": ~states.known[states.owners],
     }
-    broken = {rule: _any_between(mask, states.begins, states.ends) for rule, mask in masks.items()}
+    broken = {rule: states.having(mask) for rule, mask in masks.items()}
     for name, least in LEAST_VALUES.items():
         own = NumberColumn.of_arrow(rows[name].combine_chunks())
         broken["field_values_possible"] |= own.mask & (own.values < least)
-    end, filled = numbers["end_offset"], states.begins < states.ends
-    reached = np.zeros(len(filled), np.int64)
-    reached[filled] = np.maximum.reduceat(last, states.begins[filled]) if filled.any() else 0
+    end = numbers["end_offset"]
     completed = np.where(is_large(states.starts), 0, states.starts) + done.values
     broken |= {
         "delivery_complete_count_covers": done.mask & states.known & (done.values < shown),
-        "start_offset_le_end_offset": filled & states.known & (reached < states.starts - 1),
+        "start_offset_le_end_offset": states.ends_below_start,
         "delivery_complete_count_in_window": done.mask & states.known & end.mask & (completed > end.values),
     }
     doubts = {rule: [broken[presumed] for presumed in RULE_BY_ID[rule].presumes] for rule in broken}
     return {rule: mask & ~np.logical_or.reduce([np.zeros_like(mask), *doubts[rule]]) for rule, mask in broken.items()}
+
+
+def batch_laws(states: StateBatches) -> dict[str, BoolArray]:
+    """By rule: the batches, shape (batches,), that break it by themselves or beside their start offset."""
+    first, last, counts = (getattr(states.batches, name) for name in ("first_offset", "last_offset", "delivery_count"))
+    return {
+        "batch_first_le_last": first > last,
+        "batches_ascending": states.after_another(first[1:] < first[:-1]),
+        "batches_non_overlapping": _overlapping(states),
+        "batches_not_below_start": (first < states.starts[states.owners]) & states.known[states.owners],
+        "delivery_count_possible": (counts < 0) | (counts > HIGHEST_DELIVERY_COUNT),
+        "field_values_possible": (first < LEAST_OFFSET) | (last > GREATEST_OFFSET),
+    }
 
 
 def _overlapping(states: StateBatches) -> BoolArray:

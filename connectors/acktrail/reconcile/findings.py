@@ -38,10 +38,10 @@ STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
 PLACES: Final = pa.schema(
     [
         pa.field("state_partition", pa.int32()),
-        *(pa.field(name, pa.int64()) for name in ("rows", "without_base", "lowest_base", "newest_ms")),
+        *(pa.field(name, pa.int64()) for name in ("share_partitions", "without_base", "lowest_base", "newest_ms")),
     ]
 )
-"""The replayed rows of a state partition in sum: how many, how many states among them have no snapshot, the lowest
+"""The share partitions of a state partition in sum: how many, how many states among them have no snapshot, the lowest
 snapshot of the others, and the time of the newest record."""
 _TOPIC: Final = ("group_id", "topic_id")
 FINDING_VERDICTS: Final = tuple(verdict for verdict in Verdict if verdict is not Verdict.MATCH)
@@ -244,7 +244,7 @@ def places_of(saved: pa.Table) -> pa.Table:
     base = pc.if_else(has_state, saved["base_offset"], pa.scalar(None, pa.int64()))
     columns = {
         "state_partition": saved["state_partition"],
-        "rows": pa.repeat(pa.scalar(1, pa.int64()), saved.num_rows),
+        "share_partitions": pa.repeat(pa.scalar(1, pa.int64()), saved.num_rows),
         "without_base": pc.and_(has_state, pc.is_null(base)).cast(pa.int64()),
         "lowest_base": base,
         "newest_ms": saved["last_record_timestamp_ms"],
@@ -254,7 +254,9 @@ def places_of(saved: pa.Table) -> pa.Table:
 
 def added_places(places: pa.Table) -> pa.Table:
     """`places` with one row for each state partition."""
-    return grouped(places, ["state_partition"], rows="sum", without_base="sum", lowest_base="min", newest_ms="max")
+    return grouped(
+        places, ["state_partition"], share_partitions="sum", without_base="sum", lowest_base="min", newest_ms="max"
+    )
 
 
 def unpruned_findings(places: pa.Table, coverages: Mapping[int, Coverage], observation: Observation) -> pa.Table:

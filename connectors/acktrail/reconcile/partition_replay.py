@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -51,17 +50,10 @@ _INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 _CONTENT: Final = pa.schema([STATE_RECORDS.field(name) for name in REPLAYED_COLUMNS])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedReplay:
-    """Rows of ``SAVED_COLUMNS``, one for each share partition ever seen, after the records before `positions` (by state
-    partition)."""
-
-    rows: pa.Table = field(default_factory=SAVED_COLUMNS.empty_table)
-    positions: Mapping[int, int] = field(default_factory=dict)
-
-
 class Replay:
     """The state partitions of `coverages`, replayed from what was `saved` of them to where their coverage ends.
+
+    `saved`: rows of ``SAVED_COLUMNS``, after the records before `positions` (by state partition).
 
     The records that came after that are read once where those of each share partition come in the order of its log;
     else a second time. Working memory holds ``_ROWS_HELD`` of them at a time, or, at the second time, those that follow
@@ -70,13 +62,18 @@ class Replay:
     """
 
     def __init__(
-        self, read: Read, observation: Observation, coverages: Sequence[Coverage], saved: SavedReplay | None = None
+        self,
+        read: Read,
+        observation: Observation,
+        coverages: Sequence[Coverage],
+        saved: pa.Table,
+        positions: Mapping[int, int],
     ) -> None:
-        self._read, self._observation, self._saved = read, observation, saved or SavedReplay()
+        self._read, self._observation, self._positions = read, observation, positions
         self._exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
         self._offsets = NewestOffsets()
-        self._offsets.resume(self._saved.rows)
-        before = self._saved.rows.filter(pc.field("snapshot_epoch").is_valid()).select(REPLAYED_STATES.names)
+        self._offsets.resume(saved)
+        before = saved.filter(pc.field("snapshot_epoch").is_valid()).select(REPLAYED_STATES.names)
         held = _HeldRecords(StateColumns.of_arrow(before, self._offsets.index), self._offsets)
         for piece in self._new_records({}):
             held.add(piece, self._offsets.add(piece))
@@ -107,7 +104,7 @@ class Replay:
 
     def _new_records(self, lowest: Mapping[int, int]) -> Iterator[pa.Table]:
         """The records that came after the saved ones, and not before the `lowest` offset of their state partition."""
-        begins = {n: max(lowest.get(n, 0), self._saved.positions.get(n, 0)) for n in self._exported}
+        begins = {n: max(lowest.get(n, 0), self._positions.get(n, 0)) for n in self._exported}
         ends = {n: c.end_offset or 0 for n, c in self._exported.items()}
         ends = {n: end for n, end in ends.items() if begins[n] < end}
         # Larger pieces: each is looked up among all share partitions.

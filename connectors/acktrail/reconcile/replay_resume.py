@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.executors import Executors, JobStep, Results, balanced_shares
+from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.reconcile.observed_run import (
     QUARANTINE_COLUMNS,
@@ -27,7 +27,7 @@ from acktrail.reconcile.observed_run import (
     count_quarantined,
     coverage_of,
 )
-from acktrail.reconcile.partition_replay import SAVED_COLUMNS, Replay, SavedReplay
+from acktrail.reconcile.partition_replay import SAVED_COLUMNS, Replay
 from acktrail.reconcile.past.saved_states import (
     REPLAY,
     SavedStates,
@@ -45,7 +45,6 @@ from acktrail.tables.exported.record_files import RECORDS, NewRecords, RecordFil
 
 _REPEATED: Final = ("group_id", "topic_id", "record_type", "decode_status")
 """Columns whose texts are read once for a file, and as numbers for its rows."""
-_REPLAY: Final = JobStep(name="replay the state records", kinds={"saved": SAVED_COLUMNS})
 _NOTHING_SAVED: Final = SavedStates(table=REPLAY)
 _QUARANTINED: Final = ("quarantined", "quarantined_offset", "unattributed_offset")
 """Fields of a ``Coverage``, and of the column `exported`."""
@@ -158,23 +157,17 @@ class ReplayResume:
 
 
 def run_replay(
-    executors: Executors,
-    tables: Tables,
-    observation: Observation,
-    coverages: Mapping[int, Coverage],
-    start: ReplayStart,
+    executors: Executors, tables: Tables, observation: Observation, coverages: Mapping[int, Coverage]
 ) -> pa.Table:
-    """Rows of ``SAVED_COLUMNS``: what a replay by `executors` leaves of every share partition."""
-    shares = replay_shares(coverages, start, executors.count)
-    work = partial(_replayed, tables.config, observation, start)
-    return executors.run(_REPLAY, shares, work)["saved"]
+    """Rows of ``SAVED_COLUMNS``: what a replay of all records by `executors` leaves of every share partition."""
+    shares = replay_shares(coverages, ReplayStart(), executors.count)
+    work = partial(_replayed, tables.config, observation)
+    return executors.run("replay the state records", shares, work, SAVED_COLUMNS)
 
 
-def _replayed(
-    config: TablesConfig, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]
-) -> Results:
+def _replayed(config: TablesConfig, observation: Observation, coverages: Sequence[Coverage]) -> Iterator[pa.Table]:
     """Rows of ``SAVED_COLUMNS`` of a share of the state partitions."""
-    yield "saved", replay_of(Tables(config), observation, start, coverages).rows()
+    yield replay_of(Tables(config), observation, ReplayStart(), coverages).rows()
 
 
 def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: int) -> list[tuple[Coverage, ...]]:
@@ -193,7 +186,6 @@ def replay_of(
     """The replay of the state partitions of `coverages` in this process; `only`: of the records where this holds."""
     numbers = [coverage.state_partition for coverage in coverages]
     positions = {number: start.saved.positions[number] for number in numbers if number in start.saved.positions}
-    saved = SavedReplay(rows=start.saved.rows(tables, numbers), positions=positions)
     snapshot = tables.snapshot(RECORDS) if start.paths is None else None
     paths = start.paths or (() if snapshot is None else RecordFiles(tables, snapshot).reaching({}))
 
@@ -201,7 +193,7 @@ def replay_of(
         own = {"sparing": True, "groups": where, "dictionaries": _REPEATED}
         return tables.file_batches(RECORDS, paths, columns=columns, where=only, **own)
 
-    return Replay(read, observation, coverages, saved)
+    return Replay(read, observation, coverages, start.saved.rows(tables, numbers), positions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.branches import branches
-from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import FINDINGS
 from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import check_expected
 
 SAMPLED: Final = ("group_observations", "offset_observations")
 """What an observation writes on each side of the export."""
@@ -76,36 +76,31 @@ def open_runs(tables: Tables) -> OpenRuns:
 
 
 def write_branch_findings(
-    tables: Tables, audit: str, cluster_id: str, found: Iterable[Mapping[str, Any]], seen_us: int
+    tables: Tables, audit: str, cluster_id: str, found: Iterable[Mapping[str, Any]], seen_us: int, done: int | None
 ) -> dict[str, int]:
     """Open what the `audit` of a branch `found`, close what it did not, in one commit; gives how many of each rule are
     open. `found`: columns of ``FINDINGS`` that the audit knows, with rule and subject. `seen_us`: the newest look that
-    it read, microseconds; an audit that finds the same in the same looks changes nothing.
+    it read, microseconds; an audit that finds the same in the same looks changes nothing. `done`: the number of the
+    newest audit in ``findings`` before the looks were read; None: there was none.
 
-    Of two audits that write at once the second one fails, and nothing of it lands; and none undoes what an audit of
-    later looks has written.
+    Audits have the order of their commits, and not of the looks' clocks. Of two that overlap the second one fails, and
+    nothing of it lands.
 
-    Raises ConcurrentCommit: another audit is writing, or has written what later looks show.
+    Raises ConcurrentCommit: another audit has written since.
     """
-    seen, seen_at = f"{audit}/looks", _EPOCH + dt.timedelta(microseconds=seen_us)
+    seen_at = _EPOCH + dt.timedelta(microseconds=seen_us)
     times = {"first_seen_at": seen_at, "last_seen_at": seen_at, "times_seen": 1}
     rows = [
         {**times, **row, "cluster_id": cluster_id, "severity": RULE_BY_ID[row["rule"]].severity.value} for row in found
     ]
     before = create_for(tables, "findings", cluster_id)
-    done, seen_before = (before.transaction_version(app_id) for app_id in (audit, seen))
-    if seen_before is not None and seen_before > seen_us:
-        raise ConcurrentCommit(
-            f"another audit has written the findings of later looks to the tables at {tables.root}",
-            hint="run it again",
-            data={"table": "findings", "newest_us": seen_us, "found_us": seen_before},
-        )
+    check_expected(before, {audit: done})
     known = [] if done is None else before.rows({"run_id": audit_run_id(audit, done)}, columns=_SAME)
-    if seen_before != seen_us or {_same(row) for row in rows} != {_same(row) for row in known}:
+    if done is None or {_same(row) for row in rows} != {_same(row) for row in known}:
         number = (done or 0) + 1
         table = pa.Table.from_pylist([{**row, "run_id": audit_run_id(audit, number)} for row in rows], schema=FINDINGS)
         write = tables.upsert if rows else tables.append  # a merge of nothing is no commit
-        write("findings", table, transactions={audit: number, seen: seen_us}, expected={audit: done})
+        write("findings", table, transactions={audit: number}, expected={audit: done})
     return dict(Counter(row["rule"] for row in rows))
 
 

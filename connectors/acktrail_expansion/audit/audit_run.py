@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, ForeignCluster
-from acktrail.executors import Executors, OpenExecutors, balanced_shares
+from acktrail.errors import ConfigurationError
+from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.tables.cluster_check import create_for
+from acktrail.tables.cluster_check import cluster_of, create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
-from acktrail_expansion import EXPANSIONS, FENCES, OBSERVATIONS, POSITIONS, STEP, VERDICTS
+from acktrail_expansion import EXPANSION, EXPANSIONS, FENCES, OBSERVATIONS, POSITIONS, STEP, VERDICTS
 from acktrail_expansion.audit.found_expansions import (
     Logs,
     LookPlace,
@@ -38,7 +38,7 @@ from acktrail_expansion.audit.found_expansions import (
     stored_expansions,
     with_stored,
 )
-from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, Files, judge_topics
+from acktrail_expansion.audit.group_verdicts import HISTORY, VERDICT_ROWS, judge_topics
 from acktrail_expansion.law.order import NEVER_YET, NotProven, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time
@@ -52,7 +52,7 @@ _Expansions = Mapping[str, Sequence[TopicExpansion]]
 """By topic id, oldest first."""
 
 
-def audit_expansions(tables: TablesConfig, open_executors: OpenExecutors) -> dict[str, Any]:
+def audit_expansions(tables: TablesConfig, executors: Executors) -> dict[str, Any]:
     """Find every expansion that ``partition_observations`` shows, judge every group across it, replace the three tables
     about expansions, and open and close their ``findings``. Gives how many expansions there are, and how many verdicts
     and findings of each kind.
@@ -62,46 +62,35 @@ def audit_expansions(tables: TablesConfig, open_executors: OpenExecutors) -> dic
 
     Raises:
         ConfigurationError: nothing was observed, or the tables cannot be read or written.
-        ForeignCluster: the looks are of several clusters, or the tables are another one's.
+        ForeignCluster: the tables are another cluster's than the looks.
         ConcurrentCommit: another audit is writing.
     """
     stored = Tables(tables)
+    # Before the looks are read: an audit that read them earlier than another one wrote comes too late.
+    done, findings = (stored.transaction_version(*each) for each in ((EXPANSIONS, STEP), ("findings", EXPANSION.audit)))
     observations = stored.snapshot(OBSERVATIONS)
     if observations is None:
         raise ConfigurationError(
             f"no looks at partitions in the tables at {stored.root}", hint="run `acktrail expand check TOPIC` first"
         )
-    done = stored.transaction_version(EXPANSIONS, STEP)
     doing("reading partition counts")
-    clusters, looks = read_topics(stored, observations)
-    cluster_id = _one_cluster(stored, clusters)
+    looks, cluster_id = read_topics(stored, observations), cluster_of(observations)
+    if not looks or cluster_id is None:
+        raise ConfigurationError(f"no topic was described in the tables at {stored.root}")
     newest_us, run_id = max((int(own.at[-1]), own.newest_run) for own in looks.values())
     doing("reading log ends")
     read, asked, before = partial(read_logs, stored, observations), asked_expansions(stored), stored_expansions(stored)
     found = find_expansions(cluster_id, looks, read, settle_time() // _US, asked)
     expansions = by_topic(with_stored(found, before, looks), looks, run_id, key_mappings())
     doing("judging groups")
-    with open_executors("") as executors:
-        verdicts = _judged(stored, executors, expansions)
+    verdicts = _judged(stored, executors, expansions)
     _check_log_starts(verdicts, expansions, looks, read)
-    _write(stored, cluster_id, expansions, verdicts, {STEP: max(newest_us, done or 0)}, {STEP: done})
+    _write(stored, cluster_id, expansions, verdicts, {STEP: newest_us}, {STEP: done})
     return {
         "expansions": sum(map(len, expansions.values())),
         "verdicts": dict(sorted(Counter(row["verdict"] for row in verdicts).items())),
-        "findings": write_findings(stored, cluster_id, newest_us),
+        "findings": write_findings(stored, cluster_id, newest_us, findings),
     }
-
-
-def _one_cluster(stored: Tables, names: set[str]) -> str:
-    if not names:
-        raise ConfigurationError(f"no topic was described in the tables at {stored.root}")
-    if len(names) > 1:
-        raise ForeignCluster(
-            f"looks in the tables at {stored.root} are of {len(names)} clusters",
-            hint="look at each cluster into tables of its own",
-            data={"root": stored.root, "clusters": sorted(names)},
-        )
-    return next(iter(names))
 
 
 def _judged(stored: Tables, executors: Executors, expansions: _Expansions) -> list[Row]:
@@ -109,14 +98,12 @@ def _judged(stored: Tables, executors: Executors, expansions: _Expansions) -> li
     positions, history = stored.snapshot(POSITIONS), stored.snapshot(HISTORY)
     since = min((own[0].row["last_seen_old_at"] for own in expansions.values()), default=0)
     sizes = {file.path: file.rows or 1 for file in positions.files()} if positions else {}
-    files = Files(
-        positions=[*_pieces(file_spans(positions), sizes, since)] if positions else (),
-        history=sorted(file.path for file in history.files()) if history else (),
-    )
+    pieces = [*_pieces(file_spans(positions), sizes, since)] if positions else []
+    paths = sorted(file.path for file in history.files()) if history else []
     topics = [(name, own) for name, own in expansions.items()]
     shares = balanced_shares(topics, lambda topic: sum(each.new_count for each in topic[1]), executors.count)
-    rows = executors.run(JUDGE, shares, partial(judge_topics, stored.config, files))["verdicts"]["row"]
-    return [json.loads(row) for row in rows.to_pylist()]
+    rows = executors.run("judge groups", shares, partial(judge_topics, stored.config, pieces, paths), VERDICT_ROWS)
+    return [json.loads(row) for row in rows["row"].to_pylist()]
 
 
 def _pieces(spans: Mapping[str, tuple[int, int]], sizes: Mapping[str, int], since: int) -> Iterator[list[str]]:

@@ -50,7 +50,7 @@ LookPlace = tuple[str, int]
 Logs = Mapping[int, Mapping[str, Any]]
 """What one look saw of each log, by partition."""
 _NAMES: Final = ("topic_id", "topic", "run_id", "consistency")
-_LOOK: Final = (*_NAMES, "cluster_id", "observed_at", "listed_at", "partition_count", "is_gapless")
+_LOOK: Final = (*_NAMES, "observed_at", "listed_at", "partition_count", "is_gapless")
 _LOG: Final = ("log_start_offset", "log_end_offset", "leader_epoch", "ended_epoch", "epoch_end_offset")
 _BEFORE: Final = 3
 """Looks from before an expansion that are searched for each log's end."""
@@ -275,16 +275,13 @@ class TopicLooks:
             )
 
 
-def read_topics(tables: Tables, snapshot: TableSnapshot) -> tuple[set[str], dict[str, TopicLooks]]:
-    """The clusters that looks are of, and the looks by topic id: rows of partition 0 stand for all of a topic."""
+def read_topics(tables: Tables, snapshot: TableSnapshot) -> dict[str, TopicLooks]:
+    """The looks by topic id: rows of partition 0 stand for all of a topic."""
     paths = sorted(file.path for file in snapshot.files())
     where = (pc.field("partition") == 0) & pc.field("topic_id").is_valid() & (pc.field("partition_count") > 0)
     batches = tables.file_batches(OBSERVATIONS, paths, columns=_LOOK, where=where, dictionaries=_NAMES)
     rows = [batch for batch in batches if batch.num_rows]
-    if not rows:
-        return set(), {}
-    whole = pa.Table.from_batches(rows)
-    return {name for name in pc.unique(whole["cluster_id"]).to_pylist() if name}, dict(_by_topic(whole))
+    return dict(_by_topic(pa.Table.from_batches(rows))) if rows else {}
 
 
 def _by_topic(rows: pa.Table) -> Iterator[tuple[str, TopicLooks]]:

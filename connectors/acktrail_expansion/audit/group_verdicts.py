@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
-from acktrail.executors import JobStep, Results
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, changes_of
 from acktrail.format.columns.schemas.table_schemas import INT64, STRING
@@ -48,7 +47,7 @@ from acktrail_expansion.law.order import (
 from acktrail_expansion.law.share_order import Changes, judge_by_records, placed_at
 
 HISTORY: Final = "delivery_history"
-JUDGE: Final = JobStep(name="judge groups", kinds={"verdicts": pa.schema([pa.field("row", STRING)])})
+VERDICT_ROWS: Final = pa.schema([pa.field("row", STRING)])
 """Rows as JSON: columns of ``expansion_verdicts``, with instants in microseconds, `last_open` (``law.order.Judged``)
 and `placed_at`, the broker's time of the state record with the `first_start_offset`."""
 _ORDER: Final = ("topic_id", "group_id", "partition", "state_partition", "record_offset", "first_offset")
@@ -74,25 +73,23 @@ _COLUMNS: Final = (*_OWNER, "partition", "position", "lag", "observed_at", "erro
 _Columns = dict[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Paths of files: of positions in pieces that follow each other in time, and of the history."""
-
-    positions: Sequence[Sequence[str]]
-    history: Sequence[str]
-
-
-def judge_topics(config: TablesConfig, files: Files, share: Sequence[tuple[str, Sequence[TopicExpansion]]]) -> Results:
-    """``verdicts`` on some topics, each with its expansions: a row for every destination of each group that has a
-    position or a state in its topic."""
+def judge_topics(
+    config: TablesConfig,
+    positions: Sequence[Sequence[str]],
+    history: Sequence[str],
+    share: Sequence[tuple[str, Sequence[TopicExpansion]]],
+) -> Iterator[pa.Table]:
+    """``VERDICT_ROWS`` on some topics, each with its expansions: a row for every destination of each group that has a
+    position or a state in its topic. Paths of files: of `positions` in pieces that follow each other in time, and of
+    the `history`."""
     tables, expansions, rows = Tables(config), dict(share), list[Row]()
-    marks = read_marks(tables, files.positions, {name: Lanes.of(own) for name, own in expansions.items()})
-    for topic_id, group_id, changes in _read_changes(tables, files.history, expansions):
+    marks = read_marks(tables, positions, {name: Lanes.of(own) for name, own in expansions.items()})
+    for topic_id, group_id, changes in _read_changes(tables, history, expansions):
         owner = topic_id, group_id, SHARE
         rows += verdict_rows(owner, expansions[topic_id], marks.pop(owner, ()), changes)
     for owner, own in marks.items():
         rows += verdict_rows(owner, expansions[owner[0]], own)
-    yield "verdicts", pa.table({"row": pa.array(map(json.dumps, rows), STRING)})
+    yield pa.table({"row": pa.array(map(json.dumps, rows), STRING)})
 
 
 def _read_changes(

@@ -23,7 +23,7 @@ from acktrail_jobs.commands.engine import Master
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acktrail.executors import OpenExecutors
+    from acktrail.executors import Executors
     from acktrail.tables.delta.store import Tables
 
 _Row = dict[str, Any]
@@ -96,7 +96,8 @@ def check(
         with ShareGroupAdmin(kafka) as admin:
             topic_id = admin.known_topics([topic])[0].topic_id
             take_look(admin, target, topics=[topic], run_id=run_id)
-        event_id, both = _judge(kafka, stored, topic_id, executors_on(master), show_keys=show_keys)
+        with executors_on(master) as executors:
+            event_id, both = _judge(kafka, stored, topic_id, executors, show_keys=show_keys)
         validation = check_expansions(stored, run_id)
     keys = [*_keys_at_risk(stored, event_id, both)] if show_keys and both is not None else None
     if at.as_json:
@@ -114,7 +115,7 @@ def check(
 
 
 def _judge(
-    kafka: KafkaConfig, stored: Tables, topic_id: str | None, open_executors: OpenExecutors, *, show_keys: bool
+    kafka: KafkaConfig, stored: Tables, topic_id: str | None, executors: Executors, *, show_keys: bool
 ) -> tuple[str | None, pa.Table | None]:
     """The newest expansion of a topic (None: it gained no partitions), once it is audited, and audited again where keys
     were read that may change a verdict or name the keys at risk; what was read. Raises as each of these steps."""
@@ -122,7 +123,7 @@ def _judge(
     from acktrail_expansion.audit.audit_run import audit_expansions
     from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 
-    audit_expansions(stored.config, open_executors)
+    audit_expansions(stored.config, executors)
     rows = stored.rows("partition_expansions", {"topic_id": topic_id})
     if not rows:
         return None, None
@@ -132,11 +133,11 @@ def _judge(
     is_readable = event["status"] == ExpansionStatus.SETTLED and event["key_mapping"] != KeyMapping.NONE
     if is_readable and (lacks_keys or show_keys):
         try:
-            both = read_keys(kafka, stored, open_executors, event, stores=lacks_keys)
+            both = read_keys(kafka, stored, executors, event, stores=lacks_keys)
         except NotAuthorized as error:
             doing(f"keys were not read: {error.message}", stays=True)
     if both is not None and lacks_keys:
-        audit_expansions(stored.config, open_executors)
+        audit_expansions(stored.config, executors)
         store_keys_at_risk(stored, event_id, both)
     return event_id, both
 

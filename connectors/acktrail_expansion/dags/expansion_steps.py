@@ -39,14 +39,14 @@ def observe(**context: Unpack[Context]) -> run_target.Target:
 def audit(target: run_target.Target | StoredPlan, **context: Unpack[Context]) -> dict[str, Any]:
     """Find every expansion that looks show, and judge with PySpark what groups did across it."""
     from acktrail_expansion.audit.audit_run import audit_expansions
-    from acktrail_jobs.commands.engine import executors_on, translated
+    from acktrail_jobs.commands.engine import executors_on
 
     master, run_id = (
         spark_master(context["params"]["spark_conn_id"]),
         str(target.get("run_id") or target.get("plan_id")),
     )
-    with translated():
-        counts = audit_expansions(tables_at(target), executors_on(master))
+    with executors_on(master) as executors:
+        counts = audit_expansions(tables_at(target), executors)
     return task_reports.hand_over(context, run_id, counts)
 
 

@@ -32,10 +32,10 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import KafkaConfig
 from acktrail.errors import ForeignCluster, NotAuthorized
-from acktrail.executors import JobStep, OpenExecutors, Results, balanced_shares
+from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail.format.columns.decoding.batch_columns import batch_columns, between
-from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, TABLES, schema
+from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, STRING, TABLES, schema
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
 from acktrail.kafka.describe_configs import compacted_topics
@@ -67,7 +67,6 @@ _WORD: Final = np.dtype([("word", "<u4")])
 _POSITIVE: Final = 0x7FFFFFFF
 OLD: Final = "old"
 NEW: Final = "new"
-COUNTS: Final = "counts"
 MOVED_KEYS: Final = schema((BINARY, "key"), (INT32, "partition"), (INT64, "offset"))
 """A key, and its last record in a partition by the old count, or its first one by the new count."""
 STRETCH_COUNTS: Final = schema(
@@ -76,14 +75,13 @@ STRETCH_COUNTS: Final = schema(
 """One stretch. `last_record`: its newest one below the low fence, or by the old count (-1: none). `late_records`: by
 the old count from the high fence on. `elsewhere_records`, `pruned`: from the low fence on, where neither count puts the
 key, and those that are gone."""
-FIND_KEYS: Final = JobStep(
-    name="find keys of both partition counts", kinds={OLD: MOVED_KEYS, NEW: MOVED_KEYS, COUNTS: STRETCH_COUNTS}
-)
+FOUND_KEYS: Final = pa.schema([pa.field("counted_by", STRING), *MOVED_KEYS, *STRETCH_COUNTS.remove(0)])
+"""A row is of ``MOVED_KEYS``, `counted_by` the ``OLD`` or the ``NEW`` count, or of ``STRETCH_COUNTS``."""
 _RECORDS: Final = schema((BINARY, "key"), (INT64, "offset"))
 
 
 def read_keys(
-    kafka: KafkaConfig, stored: Tables, open_executors: OpenExecutors, event: _Row, *, stores: bool = True
+    kafka: KafkaConfig, stored: Tables, executors: Executors, event: _Row, *, stores: bool = True
 ) -> pa.Table:
     """Read the keys around `event` (the newest row of ``partition_expansions`` of its topic, settled, with a known key
     mapping), put what they show into its rows of ``expansion_fences`` if it `stores`, and give the keys with records of
@@ -104,12 +102,14 @@ def read_keys(
     stood = _furthest_behind(stored.rows(VERDICTS, own))
     stretches = list(_stretches(kafka, event, fences, ends, stood))
     doing(f"reading the keys at {counted(sum(map(_offsets, stretches)), 'offset')}")
-    with open_executors("") as executors:
-        found = executors.run(FIND_KEYS, balanced_shares(stretches, _offsets, executors.count), find_moves)
-    rows = fences_by_keys(fences.values(), ends, found[COUNTS], is_compacted=compacted)
+    shares = balanced_shares(stretches, _offsets, executors.count)
+    found = executors.run("find keys of both partition counts", shares, find_moves, FOUND_KEYS)
+    counts = found.filter(pc.field("counted_by").is_null())
+    rows = fences_by_keys(fences.values(), ends, counts, is_compacted=compacted)
     if stores:
         _put(stored, FENCES, event["event_id"], rows, step)
-    return keys_of_both(found[OLD], found[NEW])
+    old, new = (found.filter(pc.field("counted_by") == kind).select(MOVED_KEYS.names) for kind in (OLD, NEW))
+    return keys_of_both(old, new)
 
 
 def store_keys_at_risk(stored: Tables, event_id: str, both: pa.Table) -> None:
@@ -251,8 +251,8 @@ class KeyStretch:
     fence_high: int | None
 
 
-def find_moves(share: Iterable[KeyStretch]) -> Results:
-    """Results of ``FIND_KEYS`` for each stretch. Raises ForeignCluster, and as ``LogReader.read``."""
+def find_moves(share: Iterable[KeyStretch]) -> Iterator[pa.Table]:
+    """Rows of ``FOUND_KEYS`` for each stretch. Raises ForeignCluster, and as ``LogReader.read``."""
     for stretch in share:
         yield from moves_in(stretch, _parts(stretch))
 
@@ -275,7 +275,7 @@ def _parts(stretch: KeyStretch) -> Iterator[pa.Table | PrunedOffsets]:
                 yield between(batch_columns(part.batches), part.first_offset, part.end_offset)
 
 
-def moves_in(stretch: KeyStretch, parts: Iterable[pa.Table | PrunedOffsets]) -> Results:
+def moves_in(stretch: KeyStretch, parts: Iterable[pa.Table | PrunedOffsets]) -> Iterator[pa.Table]:
     """The keys of `parts`, the records of `stretch` in their order, and what is gone."""
     pieces, pruned = [_RECORDS.empty_table()], 0
     for part in parts:
@@ -286,7 +286,7 @@ def moves_in(stretch: KeyStretch, parts: Iterable[pa.Table | PrunedOffsets]) -> 
     yield from _judged(stretch, pa.concat_tables(pieces), pruned)
 
 
-def _judged(stretch: KeyStretch, rows: pa.Table, pruned: int) -> Results:
+def _judged(stretch: KeyStretch, rows: pa.Table, pruned: int) -> Iterator[pa.Table]:
     event, number, offsets = stretch.event, stretch.wanted.partition, rows["offset"].to_numpy()
     mapping = KeyMapping(event["key_mapping"])
     hashes = np.concatenate([hashes_of_keys(mapping, chunk) for chunk in rows["key"].chunks])
@@ -301,10 +301,11 @@ def _judged(stretch: KeyStretch, rows: pa.Table, pruned: int) -> Results:
         "elsewhere_records": int(np.count_nonzero(has_key & ~by_old & ~by_new & is_after)),
         "pruned": pruned,
     }
-    yield COUNTS, pa.Table.from_pylist([counts], schema=STRETCH_COUNTS)
+    yield pa.Table.from_pylist([counts], schema=STRETCH_COUNTS)
     rows = rows.append_column("partition", pa.repeat(pa.scalar(number, INT32), len(offsets)))
     for kind, chosen in ((OLD, old), (NEW, by_new & ~by_old & is_after)):
-        yield kind, one_row_a_key(rows.filter(pa.array(chosen)), kind).select(MOVED_KEYS.names)
+        keys = one_row_a_key(rows.filter(pa.array(chosen)), kind)
+        yield keys.append_column("counted_by", pa.repeat(kind, keys.num_rows))
 
 
 def one_row_a_key(rows: pa.Table, kind: str) -> pa.Table:

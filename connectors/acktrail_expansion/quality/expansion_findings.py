@@ -34,7 +34,7 @@ _Row = Mapping[str, Any]
 _BAD: Final = (OrderVerdict.BROKEN, OrderVerdict.SKIPPED)
 
 
-def write_findings(tables: Tables, cluster_id: str, seen_us: int) -> dict[str, int]:
+def write_findings(tables: Tables, cluster_id: str, seen_us: int, done: int | None) -> dict[str, int]:
     """Open and close the findings of an audit that has replaced its tables; gives how many of each rule are open.
     Raises as `write_branch_findings`."""
     expansions = {row["event_id"]: row for row in tables.rows("partition_expansions")}
@@ -42,7 +42,7 @@ def write_findings(tables: Tables, cluster_id: str, seen_us: int) -> dict[str, i
     for rule, row, text in (*_late(tables), *_bad(tables)):
         texts[rule, row["event_id"], row.get("group_id")].append(text)
     found = [_finding(rule, group, expansions[event], own) for (rule, event, group), own in texts.items()]
-    return write_branch_findings(tables, EXPANSION.audit, cluster_id, found, seen_us)
+    return write_branch_findings(tables, EXPANSION.audit, cluster_id, found, seen_us, done)
 
 
 def _late(tables: Tables) -> Iterator[tuple[str, _Row, str]]:

@@ -6,9 +6,9 @@ The rules of state batches, for every table that has them, look at the batches o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes, state_partitions_of
-from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
-from acktrail.model.records import GREATEST_OFFSET, LEAST_OFFSET, LEAST_VALUES
+from acktrail.model.batches import DURABLE_STATES, TERMINAL_STATES, DeliveryState
+from acktrail.model.records import LEAST_VALUES
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
+from acktrail.reconcile.derived_columns import StateBatches, batch_laws
 
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""
@@ -40,8 +41,7 @@ _WITHOUT_ARCHIVING: Final = tuple(state for state in _ALL_STATES if state != Del
 _LOGS: Final = pa.schema(
     {"topic_id": pa.string(), "partition": pa.int32(), "log_start_offset": pa.int64(), "log_end_offset": pa.int64()}
 )
-_TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
-_FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+_FIELDS: Final = ("delivery_state", "delivery_count", "first_offset", "last_offset")
 _LEAST: Final = np.iinfo(np.int64).min
 PLACE: Final = (*KEY_COLUMNS, "state_partition")
 """The columns of the key of a record, and where it lies."""
@@ -130,109 +130,23 @@ def _has_key(table: pa.Table) -> BoolArray:
     return np.logical_and.reduce(known)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordBatches:
-    """The batches of `records` records: arrays of int64 with one element a batch.
-
-    `record` is the index of the record that a batch belongs to, ascending; batches of a record are in its own order.
-    """
-
-    records: int
-    record: Int64Array
-    first: Int64Array
-    last: Int64Array
-    state: Int64Array
-    count: Int64Array
-
-    @classmethod
-    def of(cls, column: pa.Array | pa.ChunkedArray) -> RecordBatches:
-        """A column of ``BATCHES`` taken apart; a null has no batches. Raises ValueError: a batch has a null in it."""
-        lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
-        flat = pc.list_flatten(lists)
-        if flat.null_count or any(flat.field(name).null_count for name in _FIELDS):
-            raise ValueError("a state batch has a null in it")
-        numbers = (np.asarray(flat.field(name).cast(pa.int64())) for name in _FIELDS)
-        return cls(len(lists), np.repeat(np.arange(len(lists), dtype=np.int64), lengths), *numbers)
-
-    @property
-    def last_of_record(self) -> Int64Array:
-        """The highest last offset in the record of each batch."""
-        found = np.full(self.records, _LEAST)
-        np.maximum.at(found, self.record, self.last)
-        return found[self.record]
-
-    def breaking(self, rule: str, cluster: ObservedCluster, *bounds: Int64Array) -> BoolArray:
-        """The records, shape (records,), with a batch that breaks a rule, which `bounds` bound, a number a record."""
-        found = np.zeros(self.records, np.bool_)
-        found[self.record[BATCH_RULES[rule].breaking(self, cluster, *bounds)]] = True
-        return found
-
-    def terminal_offsets(self, start: Int64Array) -> Int64Array:
-        """Offsets of each record at or above its `start` that are acknowledged or archived; batches must not overlap.
-
-        The rule is ``terminal_count`` of ``tests/support/definitions/batch_laws.py``.
-        """
-        covered = np.maximum(0, self.last - np.maximum(self.first, start[self.record]) + 1)
-        covered[~np.isin(self.state, _TERMINAL)] = 0
-        total = np.zeros(self.records, np.int64)
-        np.add.at(total, self.record, covered)
-        return total
-
-
-def _out_of_order(batches: RecordBatches) -> Int64Array:
-    """Batches that begin below the one before."""
-    same = batches.record[1:] == batches.record[:-1]
-    return np.flatnonzero(same & (batches.first[1:] < batches.first[:-1])) + 1
-
-
-def _overlapping(batches: RecordBatches) -> Int64Array:
-    """Batches that share an offset with another one of their record, in any order; inverted ones cover none.
-
-    Sorted by first offset, two batches that overlap mean that two neighbours do: of these the later one.
-    """
-    covering = np.flatnonzero(batches.last >= batches.first)
-    order = covering[np.lexsort((batches.first[covering], batches.record[covering]))]
-    record, first, last = batches.record[order], batches.first[order], batches.last[order]
-    return order[1:][(record[1:] == record[:-1]) & (first[1:] <= last[:-1])]
-
-
-def _mergeable(batches: RecordBatches) -> Int64Array:
-    """Batches that continue the one before with the same delivery state and count."""
-    names = (batches.record, batches.state, batches.count)
-    same = np.logical_and.reduce([column[1:] == column[:-1] for column in names])
-    return np.flatnonzero(same & (batches.first[1:] == batches.last[:-1] + 1)) + 1
-
-
-class BatchRule(NamedTuple):
-    """`bounds`: the columns that bound a rule, a number a record. `breaking`: the batches that break it, as a mask or
-    by index."""
-
-    bounds: tuple[str, ...]
-    breaking: Callable[..., BoolArray | Int64Array]
-
-
-BATCH_RULES: Final[Mapping[str, BatchRule]] = {
-    "batch_first_le_last": BatchRule((), lambda b, _: b.last < b.first),
-    "batches_ascending": BatchRule((), lambda b, _: _out_of_order(b)),
-    "batches_non_overlapping": BatchRule((), lambda b, _: _overlapping(b)),
-    "batches_not_below_start": BatchRule(("start_offset",), lambda b, _, start: b.first < start[b.record]),
-    "delivery_state_allowed": BatchRule((), lambda b, cluster: ~np.isin(b.state, cluster.delivery_states)),
-    "delivery_count_possible": BatchRule((), lambda b, _: (b.count < 0) | (b.count > HIGHEST_DELIVERY_COUNT)),
-    "delivery_count_within_limit": BatchRule(("delivery_count_limit",), lambda b, _, limit: b.count > limit[b.record]),
-    "acknowledged_count_ge_1": BatchRule((), lambda b, _: (b.state == DeliveryState.ACKNOWLEDGED) & (b.count == 0)),
-    "available_count_lt_limit": BatchRule(
-        ("delivery_count_limit",), lambda b, _, most: (b.state == DeliveryState.AVAILABLE) & (b.count >= most[b.record])
-    ),
-    "mergeable_neighbours": BatchRule((), lambda b, _: _mergeable(b)),
-    "uninitialized_without_batches": BatchRule(("is_uninitialized",), lambda b, _, marked: marked[b.record] != 0),
-    "start_offset_le_end_offset": BatchRule(
-        ("start_offset",), lambda b, _, start: b.last_of_record + 1 < start[b.record]
-    ),
-    "field_values_possible": BatchRule((), lambda b, _: (b.first < LEAST_OFFSET) | (b.last > GREATEST_OFFSET)),
-    "batches_below_log_end": BatchRule(("log_end_offset",), lambda b, _, end: b.last >= end[b.record]),
+BATCH_RULES: Final[Mapping[str, tuple[str, ...]]] = {
+    "batch_first_le_last": (),
+    "batches_ascending": (),
+    "batches_non_overlapping": (),
+    "batches_not_below_start": ("start_offset",),
+    "delivery_state_allowed": (),
+    "delivery_count_possible": (),
+    "delivery_count_within_limit": ("delivery_count_limit",),
+    "acknowledged_count_ge_1": (),
+    "available_count_lt_limit": ("delivery_count_limit",),
+    "mergeable_neighbours": (),
+    "uninitialized_without_batches": ("is_uninitialized",),
+    "start_offset_le_end_offset": ("start_offset",),
+    "field_values_possible": (),
+    "batches_below_log_end": ("log_end_offset",),
 }
-"""The rules whose condition is ``batches``, by their ids.
+"""The rules whose condition is ``batches``, by their ids, and the columns that bound them, a number a row.
 
 A record breaks one of the first three exactly when its batches are not `in_order`
 (``tests/support/definitions/batch_laws.py``).
@@ -245,17 +159,44 @@ def batch_columns(frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd
 
     Also `terminal_offsets`: how many offsets at or above the start offset are finished, of all where it is not known.
     """
-    batches = RecordBatches.of(frame["batches"].array.__arrow_array__())
-    start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)
-    columns = {"terminal_offsets": pd.Series(batches.terminal_offsets(start), dtype="Int64")}
-    for rule, (bounds, _) in BATCH_RULES.items():
-        if {*bounds} <= {*frame.columns}:
-            numbers = (frame[bound].to_numpy(np.int64, na_value=0) for bound in bounds)
-            kept = pd.Series(~batches.breaking(rule, cluster, *numbers), dtype="boolean")
-            columns[rule] = kept.where(frame[["batches", *bounds]].notna().all(axis="columns"), pd.NA)
+    states = StateBatches.of(pa.table({name: _arrow(frame[name]) for name in ("start_offset", "batches")}))
+    start = np.where(states.known, states.starts, _LEAST)
+    columns = {"terminal_offsets": pd.Series(states.covered(states.is_in(TERMINAL_STATES), start), dtype="Int64")}
+    bounds = {
+        name: frame[name].to_numpy(np.int64, na_value=0)[states.owners]
+        for name in ("delivery_count_limit", "is_uninitialized", "log_end_offset")
+        if name in frame
+    }
+    broken = {rule: states.having(mask) for rule, mask in _breaking(states, cluster, bounds).items()}
+    for rule, mask in (broken | {"start_offset_le_end_offset": states.ends_below_start}).items():
+        is_known = frame[["batches", *BATCH_RULES[rule]]].notna().all(axis="columns")
+        columns[rule] = pd.Series(~mask, dtype="boolean").where(is_known, pd.NA)
     for name, least in LEAST_VALUES.items():
         columns["field_values_possible"] &= ~known_true(frame[name] < least)
     return columns
+
+
+def _breaking(states: StateBatches, cluster: ObservedCluster, bounds: Mapping[str, Int64Array]) -> dict[str, BoolArray]:
+    """By rule: the batches that break it; `bounds`: a number a batch. Without a log end its rule is left out."""
+    batches, limit = states.batches, bounds["delivery_count_limit"]
+    state, count, first, last = (getattr(batches, name) for name in _FIELDS)
+    is_next = (first[1:] == last[:-1] + 1) & (state[1:] == state[:-1]) & (count[1:] == count[:-1])
+    found = {
+        **batch_laws(states),
+        "delivery_state_allowed": ~states.is_in(cluster.delivery_states),
+        "delivery_count_within_limit": count > limit,
+        "acknowledged_count_ge_1": (state == DeliveryState.ACKNOWLEDGED) & (count == 0),
+        "available_count_lt_limit": (state == DeliveryState.AVAILABLE) & (count >= limit),
+        "mergeable_neighbours": states.after_another(is_next),
+        "uninitialized_without_batches": bounds["is_uninitialized"] != 0,
+    }
+    if "log_end_offset" in bounds:
+        found["batches_below_log_end"] = last >= bounds["log_end_offset"]
+    return found
+
+
+def _arrow(series: pd.Series) -> pa.Array | pa.ChunkedArray:
+    return series.array.__arrow_array__()
 
 
 def delivery_count_limits(group_ids: pd.Series, cluster: ObservedCluster) -> pd.Series:

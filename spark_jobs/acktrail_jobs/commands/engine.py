@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -21,7 +20,7 @@ from acktrail.config import be_spark_of_this_machine, environment, spark_master
 from acktrail.errors import AcktrailError, ConfigurationError
 
 if TYPE_CHECKING:
-    from acktrail.executors import Executors, OpenExecutors
+    from acktrail.executors import Executors
 
 IN_PROCESS: Final = "in-process"
 """In place of a Spark master: this process does the work, on one core and without Spark's pages."""
@@ -62,28 +61,25 @@ _SERVER: Final = {
 own, whose parent stays until the server ends: ``start-connect-server.sh`` grows by 60 MB a run."""
 
 
-def executors_on(master: str | None) -> OpenExecutors:
-    """Opens Spark's executors: those of the session that runs, or of a new one on `master` that begins with the first
-    work and ends with the block; ``IN_PROCESS``: this process.
+@contextmanager
+def executors_on(master: str | None, run_id: str = "") -> Iterator[Executors]:
+    """Open the executors of a run: those of the Spark session that runs, or of a new one on `master` that begins with
+    the first work and ends with the block; ``IN_PROCESS``: this process. Failures are `translated`.
 
     `master` None: ACKTRAIL_SPARK_MASTER, what ``spark-submit`` or SPARK_REMOTE says, else two local threads. The
     first work raises MissingDependency (no Java that runs Spark, or JAVA_HOME names a folder without one).
     """
-    return partial(_open, master or spark_master())
-
-
-@contextmanager
-def _open(master: str | None, run_id: str) -> Iterator[Executors]:
-    if master == IN_PROCESS:
-        from acktrail.executors import InProcess
-
-        yield InProcess()
-        return
-    from acktrail_jobs.session import spark_session
-    from acktrail_jobs.spark_executors import SparkExecutors
-
+    chosen = master or spark_master()
     with translated(), ExitStack() as running:
-        yield SparkExecutors(lambda: running.enter_context(spark_session(master)), run_id)
+        if chosen == IN_PROCESS:
+            from acktrail.executors import InProcess
+
+            yield InProcess()
+        else:
+            from acktrail_jobs.session import spark_session
+            from acktrail_jobs.spark_executors import SparkExecutors
+
+            yield SparkExecutors(lambda: running.enter_context(spark_session(chosen)), run_id)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -66,22 +65,27 @@ def reconcile(
     with_history: bool = False,
     then: Callable[[str, Executors], object] = lambda _run_id, _executors: None,
 ) -> ReconcileSummary:
-    """See ``reconcile_run.reconcile``, ``executors_on`` and ``translated``. `with_history`: bring ``delivery_history``
-    up to date and write the statuses of queues with the same executors, which `then` gets too."""
+    """See ``reconcile_run.reconcile`` and ``executors_on``. `run_id` None: the newest complete observation.
+    `with_history`: bring ``delivery_history`` up to date and write the statuses of queues with the same executors,
+    which `then` gets too."""
+    from acktrail.reconcile.observed_run import newest_run
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.pipeline.history_run import build_history
     from acktrail_jobs.pipeline.reconcile_run import reconcile as run
     from acktrail_jobs.pipeline.status_run import write_statuses
 
-    def add_history(reconciled: str, executors: Executors) -> None:
-        if with_history and Tables(tables).exists("state_records"):
-            build_history(tables, lambda _run_id: nullcontext(executors))
-        if with_history:
-            write_statuses(tables, executors, reconciled)
-        then(reconciled, executors)
-
     with translated():
-        return run(tables, executors_on(master), run_id, before_done=add_history)
+        chosen = run_id or newest_run(Tables(tables))
+    with executors_on(master, chosen) as executors:
+
+        def add_history() -> None:
+            if with_history and Tables(tables).exists("state_records"):
+                build_history(tables, executors)
+            if with_history:
+                write_statuses(tables, executors, chosen)
+            then(chosen, executors)
+
+        return run(tables, executors, chosen, before_done=add_history)
 
 
 def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:
@@ -124,11 +128,11 @@ def _history_command(
 
 
 def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
-    """See ``acktrail_jobs.pipeline.history_run.build_history``, ``executors_on`` and ``translated``."""
+    """See ``acktrail_jobs.pipeline.history_run.build_history`` and ``executors_on``."""
     from acktrail_jobs.pipeline.history_run import build_history as run
 
-    with translated():
-        return run(tables, executors_on(master))
+    with executors_on(master) as executors:
+        return run(tables, executors)
 
 
 def _history_text(summary: HistorySummary) -> str:
@@ -165,11 +169,11 @@ def _verify_command(
 
 
 def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
-    """See ``acktrail_jobs.pipeline.verify_tables.verify``, ``executors_on`` and ``translated``."""
+    """See ``acktrail_jobs.pipeline.verify_tables.verify`` and ``executors_on``."""
     from acktrail_jobs.pipeline.verify_tables import verify as run
 
-    with translated():
-        return run(tables, executors_on(master))
+    with executors_on(master) as executors:
+        return run(tables, executors)
 
 
 def _verify_text(summary: VerifySummary) -> str:

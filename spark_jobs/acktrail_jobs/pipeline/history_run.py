@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
-from acktrail.executors import Executors, InProcess, JobStep, OpenExecutors, Results, balanced_shares
+from acktrail.executors import Executors, InProcess, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.record_columns import RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY
@@ -64,12 +64,9 @@ _ROW_GROUP: Final = 65_536
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
 _LOG_ORDER: Final = [("state_partition", "ascending"), ("offset", "ascending")]
-_COUNTS: Final = pa.schema([("state_partition", pa.int32()), ("rows", pa.int64())])
-HISTORY_STEP: Final = JobStep(
-    name="build the history of records",
-    kinds={"changes": DELIVERY_HISTORY, "files": WRITTEN_FILES, "held": _COUNTS},
-)
-"""What executors hand back, by kind; `held`: how many states there are."""
+_COUNTS: Final = pa.schema([("state_partition", pa.int32()), ("share_partitions", pa.int64())])
+_BUILT: Final = pa.schema([*DELIVERY_HISTORY, *WRITTEN_FILES, _COUNTS.field("share_partitions")])
+"""A row is a change, a file, or how many states a state partition has."""
 _ROWS_OF_A_FILE: Final = 16_384
 """Changes that an executor writes itself. Fewer go to the driver, which puts them beside those of the runs before."""
 RECORDS_AT_ONCE: Final = 65_536
@@ -88,10 +85,10 @@ class HistorySummary:
     steps: int
 
 
-def build_history(tables: TablesConfig, open_executors: OpenExecutors) -> HistorySummary:
+def build_history(tables: TablesConfig, executors: Executors) -> HistorySummary:
     """Bring ``delivery_history`` up to the end of ``state_records``, reading only what is new.
 
-    Stopped at any time it continues where its tables end. No executors are opened where nothing is new.
+    Stopped at any time it continues where its tables end. Executors get no work where nothing is new.
 
     Raises:
         ConfigurationError: nothing was exported, or the tables cannot be read or written.
@@ -105,11 +102,9 @@ def build_history(tables: TablesConfig, open_executors: OpenExecutors) -> Histor
     if records is None or cluster_id is None:
         raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail run export` first")
     run = _Run(stored, records, cluster_id)
-    if run.planned:
-        with open_executors("") as executors:
-            while run.planned:
-                doing(f"history: {run.rows:,} records to go")
-                run.step(executors)
+    while run.planned:
+        doing(f"history: {run.rows:,} records to go")
+        run.step(executors)
     run.close()
     return HistorySummary(**{name: getattr(run, name) for name in HistorySummary.__slots__})
 
@@ -144,12 +139,13 @@ class _Run:
         """Apply the records of a step: executors turn them into changes, then two commits follow."""
         step = self.planned.pop(0)
         found = self._applied(executors, step)
-        own = found["files"].filter(pc.equal(found["files"]["table"], history_tables.CHANGES))
-        self._history.add(found["changes"], own, self._report_from, step.ends)
+        changes = found.filter(pc.field("record_offset").is_valid()).select(DELIVERY_HISTORY.names)
+        own = found.filter(pc.field("table") == history_tables.CHANGES).select(WRITTEN_FILES.names)
+        self._history.add(changes, own, self._report_from, step.ends)
         self._report_from |= {number: max(end, self._report_from[number]) for number, end in step.ends.items()}
         self._save(found, step)
         self.records += step.rows.total()
-        self.changes += found["changes"].num_rows + (pc.sum(own["rows"]).as_py() or 0)
+        self.changes += changes.num_rows + (pc.sum(own["rows"]).as_py() or 0)
         self.steps += 1
 
     def close(self) -> None:
@@ -157,18 +153,19 @@ class _Run:
         if self._saved.used.version != self._newest.version:
             self._save(self._applied(InProcess(), PlannedStep()), PlannedStep())
 
-    def _applied(self, executors: Executors, step: PlannedStep) -> dict[str, pa.Table]:
-        """Results of ``HISTORY_STEP``: of all state partitions, as all states are written again."""
+    def _applied(self, executors: Executors, step: PlannedStep) -> pa.Table:
+        """Rows of ``_BUILT``: of all state partitions, as all states are written again."""
         positions = self._saved.positions
         new = StepRecords(step=step, begins=positions, report_from=self._report_from)
         work = partial(apply_share, self._stored.config, self._cluster_id, new, self._saved)
-        return executors.run(HISTORY_STEP, step.shares(positions, executors.count), work)
+        return executors.run("build the history of records", step.shares(positions, executors.count), work, _BUILT)
 
-    def _save(self, found: Mapping[str, pa.Table], step: PlannedStep) -> None:
+    def _save(self, found: pa.Table, step: PlannedStep) -> None:
         used = self._saved.used if self.planned else self._newest
-        counts = dict(zip(*(column.to_pylist() for column in found["held"].columns), strict=True))
+        held = found.filter(pc.field("share_partitions").is_valid()).select(_COUNTS.names)
+        counts = dict(zip(*(column.to_pylist() for column in held.columns), strict=True))
         saved = replace(self._saved, positions={**self._saved.positions, **step.ends}, used=used)
-        self._saved = self._history.save(saved, found["files"], counts)
+        self._saved = self._history.save(saved, found.select(WRITTEN_FILES.names), counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +192,8 @@ class StepRecords:
 
 def apply_share(
     config: TablesConfig, cluster_id: str, new: StepRecords, saved: SavedStates, numbers: Sequence[int]
-) -> Results:
-    """Results of ``HISTORY_STEP`` of a share, some state partitions: from the states `saved`, which are written again
+) -> Iterator[pa.Table]:
+    """Rows of ``_BUILT`` of some state partitions: from the states `saved`, which are written again
     with what the records of the step make of them."""
     tables = Tables(config)
     held, ends = saved.rows(tables, numbers), new.begins
@@ -206,15 +203,15 @@ def apply_share(
         ends = {**ends, **reached}
         changes.append(history_tables.history_rows(made, cluster_id))
         if sum(rows.num_rows for rows in changes) >= history_tables.FULL_ROWS:
-            yield "files", _history_file(tables, changes)
+            yield _history_file(tables, changes)
             del changes[1:]
     if sum(rows.num_rows for rows in changes) < _ROWS_OF_A_FILE:
-        yield "changes", pa.concat_tables(changes).cast(DELIVERY_HISTORY)
+        yield pa.concat_tables(changes).cast(DELIVERY_HISTORY)
     else:
-        yield "files", _history_file(tables, changes)
-    yield "files", written_file(tables.place(HISTORY.name), with_cluster(held, HISTORY, cluster_id))
+        yield _history_file(tables, changes)
+    yield written_file(tables.place(HISTORY.name), with_cluster(held, HISTORY, cluster_id))
     counts = pc.value_counts(held["state_partition"])
-    yield "held", pa.table([counts.field(name) for name in ("values", "counts")], schema=_COUNTS)
+    yield pa.table([counts.field(name) for name in ("values", "counts")], schema=_COUNTS)
 
 
 def _history_file(tables: Tables, changes: Sequence[pa.Table]) -> pa.Table:

@@ -14,7 +14,7 @@ there. Only names of files, findings and sums leave an executor.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
-from acktrail.executors import GROUP, Executors, JobStep, OpenExecutors, Results
+from acktrail.executors import GROUP, Executors, GroupedWork
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -45,7 +45,6 @@ from acktrail.reconcile.no_record_offsets import no_records
 from acktrail.reconcile.observed_run import (
     Coverage,
     Observation,
-    newest_run,
     read_descriptions,
     read_observation,
     with_topics,
@@ -62,10 +61,9 @@ from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
 
-REPLAY_RECORDS: Final = JobStep(
-    name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}
-)
-JUDGED: Final = JobStep(name="judge and write", kinds={"files": WRITTEN_FILES, "findings": FINDINGS, "places": PLACES})
+_REPLAYED: Final = SAVED_COLUMNS.append(pa.field(GROUP, pa.int64()))
+_JUDGED: Final = pa.schema([*FINDINGS, *WRITTEN_FILES, *PLACES])
+"""A row is a finding, a file, or what is known of a state partition."""
 _KEY: Final = [(name, "ascending") for name in KEY_COLUMNS]
 _BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
 """The tables that get one commit of a run, in the order of the commits."""
@@ -94,37 +92,34 @@ class ReconcileSummary:
 
 def reconcile(
     tables: TablesConfig,
-    open_executors: OpenExecutors,
-    run_id: str | None = None,
+    executors: Executors,
+    run_id: str,
     *,
-    before_done: Callable[[str, Executors], object] = lambda _run_id, _executors: None,
+    before_done: Callable[[], object] = lambda: None,
 ) -> ReconcileSummary:
-    """Reconcile the observation `run_id` (None: the newest complete one): write ``share_partition_states``,
-    ``reconciliations`` and ``findings``.
+    """Reconcile the observation `run_id`: write ``share_partition_states``, ``reconciliations`` and ``findings``.
 
     Replays the records that came since the last reconciliation, from the states that it left, or all of them. The same
-    run again changes nothing: a run that was stopped half-way is completed. `before_done` is called with the run's id
-    and the executors; where it fails, the run is not noted as reconciled.
+    run again changes nothing: a run that was stopped half-way is completed. Where `before_done`
+    fails, the run is not noted as reconciled.
 
     Raises:
         DamagedTables: ``state_records`` lost commits or files that it had.
-        ConfigurationError: no complete observation, or tables that cannot be read or written.
+        ConfigurationError: tables that cannot be read or written.
         UnknownName, InputError: `run_id` observed nothing, or its observation is not complete.
         ConcurrentCommit: the same run is being reconciled elsewhere.
     """
     stored = Tables(tables)
     ensure_whole(stored)
-    observation = read_observation(stored, run_id or newest_run(stored))
+    observation = read_observation(stored, run_id)
     resume = ReplayResume(stored, observation)
     note_begun(stored, observation.cluster_id, observation.run_id)
     doing(f"replaying about {resume.start().rows(resume.coverages):,} records and states")
-    with open_executors(observation.run_id) as executors:
-        _reconcile(executors, stored, observation, resume)
-        before_done(observation.run_id, executors)
-        ran_on = executors.place
+    _reconcile(executors, stored, observation, resume)
+    before_done()
     note_reconciled(stored, observation.cluster_id, observation.run_id, resume.covered_version)
     found = _summary(stored, observation.run_id)
-    return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason, ran_on=ran_on)
+    return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason, ran_on=executors.place)
 
 
 def _reconcile(executors: Executors, stored: Tables, observation: Observation, resume: ReplayResume) -> None:
@@ -149,21 +144,24 @@ def _reconcile(executors: Executors, stored: Tables, observation: Observation, r
         wanted=frozenset(wanted),
     )
     work = partial(replay_numbered, judge, start)
-    found = executors.run_grouped(REPLAY_RECORDS, shares, work, JUDGED, judge.groups, judge.judge)
-    files, places = found["files"], added_places(found["places"])
+    grouped = GroupedWork(work=work, rows=_REPLAYED, groups=judge.groups, judge=judge.judge)
+    found = executors.run_grouped("replay the state records, judge and write", shares, grouped, _JUDGED)
+    places = added_places(found.filter(pc.field("state_partition").is_valid()).select(PLACES.names))
     once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}
     if "share_partition_states" in missing:
-        stored.commit_files("share_partition_states", files, **once)
+        stored.commit_files("share_partition_states", found, **once)
     if "findings" in missing:
         of_all = (
             state_partition_findings(coverages.values(), observation),
             unpruned_findings(places, coverages, observation),
             dropped_letter_findings(stored, observation),
         )
-        stored.upsert("findings", pa.concat_tables([found["findings"], *of_all]), **once)
+        own = found.filter(pc.field("rule").is_valid()).select(FINDINGS.names)
+        stored.upsert("findings", pa.concat_tables([own, *of_all]), **once)
     if "reconciliations" in missing:
-        stored.commit_files("reconciliations", files, **once)
-    resume.save(files, dict(zip(*(places[name].to_pylist() for name in ("state_partition", "rows")), strict=True)))
+        stored.commit_files("reconciliations", found, **once)
+    counts = zip(*(places[name].to_pylist() for name in ("state_partition", "share_partitions")), strict=True)
+    resume.save(found.filter(pc.field("path").is_valid()).select(WRITTEN_FILES.names), dict(counts))
 
 
 def _summary(stored: Tables, run_id: str) -> ReconcileSummary:
@@ -190,8 +188,8 @@ class ShareJudge:
     groups: int
     wanted: frozenset[str]
 
-    def judge(self, number: int, rows: pa.Table) -> Results:
-        """Results of ``JUDGED`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
+    def judge(self, number: int, rows: pa.Table) -> Iterator[pa.Table]:
+        """Rows of ``_JUDGED`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
         tables, saved = Tables(self.tables), rows.select(SAVED_COLUMNS.names).cast(SAVED_COLUMNS)
         described = read_descriptions(tables, self.observation.run_id)
         described = described.only(group_numbers(described.shares, self.groups) == number)
@@ -200,22 +198,22 @@ class ShareJudge:
         verdicts = reconcile_rows(states, described, self.observation, self.coverages).sort_by(_KEY)
         settled = seen_losses(tables)
         broken = share_partition_findings(verdicts, self.observation, settled)
-        yield "findings", broken
-        yield "findings", without_start_findings(verdicts, self.observation)
-        yield "places", places_of(saved)
+        yield broken
+        yield without_start_findings(verdicts, self.observation)
+        yield places_of(saved)
         own = {
             "share_partition_states": with_topics(states, described).select(SHARE_PARTITION_STATES.names).sort_by(_KEY),
             "reconciliations": with_critical_findings(verdicts.select(RECONCILIATIONS.names), broken),
             "replay_memory": with_cluster(saved, REPLAY, self.observation.cluster_id or ""),
         }
         for name in sorted(self.wanted):
-            yield "files", written_file(tables.place(name), own[name])
+            yield written_file(tables.place(name), own[name])
 
 
-def replay_numbered(judge: ShareJudge, start: ReplayStart, coverages: Sequence[Coverage]) -> Results:
-    """Results of ``REPLAY_RECORDS`` for a share of the state partitions."""
+def replay_numbered(judge: ShareJudge, start: ReplayStart, coverages: Sequence[Coverage]) -> Iterator[pa.Table]:
+    """What a replay leaves of some state partitions, each row with the number of its share."""
     saved = replay_of(Tables(judge.tables), judge.observation, start, coverages).rows()
-    yield "saved", saved.append_column(GROUP, pa.array(group_numbers(saved, judge.groups), pa.int32()))
+    yield saved.append_column(GROUP, pa.array(group_numbers(saved, judge.groups)))
 
 
 def group_numbers(rows: pa.Table, groups: int) -> Int64Array:

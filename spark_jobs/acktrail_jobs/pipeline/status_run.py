@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
-from acktrail.executors import Executors, JobStep, Results, balanced_shares
+from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -54,7 +54,6 @@ _TEXTS: Final = ("group_id", "topic_id", "before_standing", "standing", "cause")
 _EVER: Final = 1 << 62
 """An interval of ms with all times."""
 _COUNTS: Final = pa.schema([RATES.field(name) for name in (*KEY_COLUMNS, *COUNTED, *PASSED)])
-_COUNT: Final = JobStep(name="count the changes since the run before", kinds={"counts": _COUNTS})
 STATUSES: Final = "queue_statuses"
 STEP: Final = "statuses/step"
 """The app id whose number is the newest run of a table (``Observation.run_number``)."""
@@ -166,7 +165,8 @@ def count_changes(
     files = [file for file in snapshot.files() if known is None or file.path not in known]
     shares = balanced_shares(files, lambda file: file.size_bytes, executors.count)
     work = partial(_counted, tables.config, dict(before.ends), ends)
-    found = executors.run(_COUNT, [[file.path for file in share] for share in shares], work)["counts"]
+    paths = [[file.path for file in share] for share in shares]
+    found = executors.run("count the changes since the run before", paths, work, _COUNTS)
     counts = grouped(found, KEY_COLUMNS, **dict.fromkeys((*COUNTED, *PASSED), "sum"))
     for name in (*COUNTED, *PASSED):
         small = pc.if_else(pc.less(counts[name], MOST), counts[name], pa.scalar(None, pa.int64()))
@@ -174,9 +174,11 @@ def count_changes(
     return counts, after
 
 
-def _counted(config: TablesConfig, begins: Mapping[int, int], ends: Mapping[int, int], paths: Sequence[str]) -> Results:
+def _counted(
+    config: TablesConfig, begins: Mapping[int, int], ends: Mapping[int, int], paths: Sequence[str]
+) -> Iterator[pa.Table]:
     """The work on some files: the changes of records from `begins` to before `ends`."""
-    yield "counts", sum_rates(_pieces(Tables(config), begins, ends, paths)).select(_COUNTS.names)
+    yield sum_rates(_pieces(Tables(config), begins, ends, paths)).select(_COUNTS.names)
 
 
 def _pieces(

@@ -12,7 +12,7 @@ so are those of the next range, and so on; the states after the last one are tho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -23,13 +23,14 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, DamagedTables
-from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
+from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
+from acktrail.format.columns.schemas.table_schemas import INT32, INT64, STRING, schema
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.observed_run import read_coverage, read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, change_positions, saved_positions, saved_rows
 from acktrail.reconcile.past.saved_states import REPLAY, SavedStates, read_saved
-from acktrail.reconcile.replay_resume import ReplayStart, TopicAtTime, run_replay, topic_at_time
+from acktrail.reconcile.replay_resume import TopicAtTime, run_replay, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import ensure_whole
@@ -39,18 +40,14 @@ from acktrail.tables.exported.record_files import RECORDS, records_between
 from acktrail.tables.upkeep.retention import recorded_ends
 from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, apply_records, commit_spans
 
-_COUNTS: Final = pa.schema([("records", pa.int64()), ("changes", pa.int64())])
-_DIFFERENCES: Final = pa.schema(
-    [("table", pa.string()), ("state_partition", pa.int32()), ("subject", pa.string()), ("detail", pa.string())]
+_REBUILT: Final = schema(
+    (INT32, "state_partition"), (INT64, "records", "changes"), (STRING, "table", "subject", "detail")
 )
-"""The first one of a state partition."""
+"""A row counts what was compared, or is the first difference of a state partition."""
 _RECORDS_AT_ONCE: Final = 200_000
 _IN_LOG: Final = ("record_offset", *KEY_COLUMNS, "first_offset")
 _Row = dict[str, Any]
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
-_RECHECK: Final = JobStep(name="build the history again", kinds={"counts": _COUNTS, "differences": _DIFFERENCES})
-_DECODE: Final = JobStep(name="decode raw bytes again", kinds={"contradicting": CONTRADICTIONS})
-_NO_HISTORY: Final = {kind: schema.empty_table() for kind, schema in _RECHECK.kinds.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +73,7 @@ class VerifySummary:
     not_compared: tuple[int, ...] = ()
 
 
-def verify(tables: TablesConfig, open_executors: OpenExecutors) -> VerifySummary:
+def verify(tables: TablesConfig, executors: Executors) -> VerifySummary:
     """Replay all records of ``replay_memory`` again, build ``delivery_history`` again, decode every raw key and value
     again, and compare. Writes nothing. Raises DamagedTables (a table cannot be read, or lost something),
     ConfigurationError (no run saved anything yet)."""
@@ -97,23 +94,23 @@ def verify(tables: TablesConfig, open_executors: OpenExecutors) -> VerifySummary
     ranges = stored.snapshot(RANGES_TABLE)
     dropped = frozenset(() if ranges is None else recorded_ends(stored, ranges))
     records = sum(coverage.records_from(0) for coverage in moment.coverages.values())
-    with open_executors("") as executors:
-        doing(f"decoding about {records:,} records again")
-        contradicting = _contradicting(executors, stored)
-        doing(f"replaying about {records:,} records again")
-        again = _replayed_again(executors, stored, saved, moment)
-        doing(f"building the history of about {records:,} records again")
-        rechecked = _rebuilt_history(executors, stored, moment, dropped) if has_history else _NO_HISTORY
+    doing(f"decoding about {records:,} records again")
+    contradicting = _contradicting(executors, stored)
+    doing(f"replaying about {records:,} records again")
+    again = _replayed_again(executors, stored, saved, moment)
+    doing(f"building the history of about {records:,} records again")
+    rebuilt = _rebuilt_history(executors, stored, moment, dropped) if has_history else _REBUILT.empty_table()
     own = saved.rows(stored)
+    different = rebuilt.filter(pc.field("table").is_valid()).select(Difference.__slots__)
     return VerifySummary(
         share_partitions=own.num_rows,
-        records=pc.sum(rechecked["counts"]["records"]).as_py() or 0,
-        changes=pc.sum(rechecked["counts"]["changes"]).as_py() or 0,
+        records=pc.sum(rebuilt["records"]).as_py() or 0,
+        changes=pc.sum(rebuilt["changes"]).as_py() or 0,
         differences=(
             *_of_records(contradicting),
             *(each for each in export_differences(stored, saved) if each.state_partition not in dropped),
             *(each for each in _of_memory(own, again) if each.state_partition not in dropped),
-            *(Difference(**row) for row in rechecked["differences"].sort_by("state_partition").to_pylist()),
+            *(Difference(**row) for row in different.sort_by("state_partition").to_pylist()),
         ),
         not_compared=tuple(sorted(dropped)),
     )
@@ -140,18 +137,15 @@ def _replayed_again(executors: Executors, stored: Tables, saved: SavedStates, mo
         for number, end in saved.positions.items()
         if number in moment.coverages
     }
-    return run_replay(executors, stored, moment.observation, coverages, ReplayStart())
+    return run_replay(executors, stored, moment.observation, coverages)
 
 
-def _rebuilt_history(
-    executors: Executors, stored: Tables, moment: TopicAtTime, without: frozenset[int]
-) -> Mapping[str, pa.Table]:
-    """Results of ``_RECHECK``, `without` some state partitions."""
+def _rebuilt_history(executors: Executors, stored: Tables, moment: TopicAtTime, without: frozenset[int]) -> pa.Table:
+    """Rows of ``_REBUILT``, `without` some state partitions."""
     saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
-    longest = sorted(
-        ((n, end, saved.get(n, 0)) for n, end in built.items() if end and n not in without), key=lambda each: -each[1]
-    )
-    return run_in_turn(executors, _RECHECK, longest, partial(recheck_history, stored.config))
+    wanted = [(n, end, saved.get(n, 0)) for n, end in built.items() if end and n not in without]
+    shares = balanced_shares(wanted, lambda each: each[1], executors.count)
+    return executors.run("build the history again", shares, partial(recheck_history, stored.config), _REBUILT)
 
 
 def _contradicting(executors: Executors, stored: Tables) -> pa.Table:
@@ -159,14 +153,13 @@ def _contradicting(executors: Executors, stored: Tables) -> pa.Table:
     records = stored.snapshot(RECORDS)
     if records is None or not reads_as_own(records):
         return CONTRADICTIONS.empty_table()
-    paths = [file.path for file in sorted(records.files(), key=lambda file: -file.size_bytes)]
-    work = partial(_contradictions_in, stored.config)
-    return run_in_turn(executors, _DECODE, paths, work)["contradicting"]
+    shares = balanced_shares(records.files(), lambda file: file.size_bytes, executors.count)
+    paths = [[file.path for file in share] for share in shares]
+    return executors.run("decode raw bytes again", paths, partial(_contradictions, stored.config), CONTRADICTIONS)
 
 
-def _contradictions_in(config: TablesConfig, paths: Sequence[str]) -> Results:
-    for rows in contradictions(Tables(config), paths):
-        yield "contradicting", rows
+def _contradictions(config: TablesConfig, paths: Sequence[str]) -> Iterator[pa.Table]:
+    return contradictions(Tables(config), paths)
 
 
 def _of_records(rows: pa.Table) -> Iterator[Difference]:
@@ -194,13 +187,13 @@ def _of_memory(own: pa.Table, again: pa.Table) -> Iterator[Difference]:
             )
 
 
-def recheck_history(config: TablesConfig, built: Sequence[tuple[int, int, int]]) -> Results:
-    """Results of ``_RECHECK`` of a share: state partitions, each with the offset up to which its history is built, and
+def recheck_history(config: TablesConfig, built: Sequence[tuple[int, int, int]]) -> Iterator[pa.Table]:
+    """Rows of ``_REBUILT`` of some state partitions, each with the offset up to which its history is built, and
     that up to which its states are saved."""
     tables = Tables(config)
     for number, end, saved in built:
-        for kind, row in _compared(tables, number, end, has_saved=saved == end):
-            yield kind, pa.Table.from_pylist([row], schema=_RECHECK.kinds[kind])
+        rows = _compared(tables, number, end, has_saved=saved == end)
+        yield pa.Table.from_pylist(list(rows), schema=_REBUILT)
 
 
 def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) -> dict[str, Any] | None:
@@ -215,8 +208,8 @@ def first_difference(found: pa.Table, expected: pa.Table, order: Sequence[str]) 
     return rows[0]
 
 
-def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iterator[tuple[str, _Row]]:
-    """Rows of ``_COUNTS`` and ``_DIFFERENCES`` for one state partition, range by range up to the first difference."""
+def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iterator[_Row]:
+    """Rows of ``_REBUILT`` for one state partition, range by range up to the first difference."""
     held, begin, bound = HELD_COLUMNS.empty_table(), 0, 0
     while bound < end:
         bound = min(end, bound + _RECORDS_AT_ONCE)
@@ -224,7 +217,7 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
         records = tables.read(RECORDS, columns=HISTORY_INPUTS, where=where).sort_by("offset")
         made, held, ends = apply_records(records, held, {number: begin}, {}, partial(commit_spans, tables))
         reached = ends.get(number, begin)
-        yield "counts", {"records": records.num_rows, "changes": made.num_rows}
+        yield {"records": records.num_rows, "changes": made.num_rows}
         where = records_between({number: begin}, {number: reached}, "record_offset")
         stored = tables.read(CHANGES, columns=CHANGE_COLUMNS.names, where=where)
         different = first_difference(stored, made.cast(CHANGE_COLUMNS), _IN_LOG)
@@ -238,6 +231,6 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
         yield _difference(HELD, number, different, "its state")
 
 
-def _difference(table: str, number: int, row: _Row, detail: str) -> tuple[str, _Row]:
+def _difference(table: str, number: int, row: _Row, detail: str) -> _Row:
     key = share_partition_of(row).coordinator_key
-    return "differences", {"table": table, "state_partition": number, "subject": key, "detail": f"{detail} differs"}
+    return {"table": table, "state_partition": number, "subject": key, "detail": f"{detail} differs"}

@@ -13,9 +13,10 @@ import pytest
 from expansion.support.rows import BEGIN, MINUTE, SETTLE, Looks, applied_rows, audit, put
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, ForeignCluster
+from acktrail.errors import ConfigurationError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.retention import drop_rows
+from acktrail_expansion import STEP
 from acktrail_expansion.audit.found_expansions import TopicExpansion, TopicLooks, find_expansions
 from acktrail_expansion.audit.group_verdicts import destinations
 from acktrail_expansion.law.order import FenceGap, NotProven
@@ -99,22 +100,34 @@ def test_what_was_found_outlives_its_looks_unless_records_were_lost(tmp_path: Pa
     assert [(row["sequence"], row["old_count"], row["new_count"]) for row in events] == [(1, 2, 4), (2, 4, 7)]
 
 
-def test_tables_without_looks_and_of_two_clusters(tmp_path: Path) -> None:
-    """Nothing observed, no topic described, and looks at two clusters are one clear line each; a topic without an
-    expansion leaves empty tables."""
-    silent, two, plain = Looks(), expanded(), Looks()
+def test_tables_without_looks(tmp_path: Path) -> None:
+    """Nothing observed and no topic described are one clear line each; a topic without an expansion leaves empty
+    tables."""
+    silent, plain = Looks(), Looks()
     silent.observations.append({"run_id": "r", "observed_at": BEGIN, "topic": "x", "error_code": 3})
-    two.observations[0]["cluster_id"] = "other"
     plain.look(0, [10, 10], {})
     with pytest.raises(ConfigurationError, match="no tables at"):
         audit(TablesConfig(uri=str(tmp_path / "empty")))
     with pytest.raises(ConfigurationError, match="no topic was described"):
         audit(silent.filled(tmp_path / "silent"))
-    with pytest.raises(ForeignCluster, match="are of 2 clusters"):
-        audit(two.filled(tmp_path / "two"))
     config = plain.filled(tmp_path / "plain")
     assert audit(config)["verdicts"] == {}
     assert contents(config) == [[], [], []]
+
+
+def test_looks_of_a_clock_that_was_ahead_stop_no_later_audit(tmp_path: Path) -> None:
+    """Audits have the order of their commits. Once those looks are gone the next audit takes back what they showed, and
+    the topic counts as looked at."""
+    looks = expanded()
+    config, ahead, tables = looks.filled(tmp_path, ASKED), Looks(), Tables(TablesConfig(uri=str(tmp_path)))
+    found, step = audit(config), tables.transaction_version("partition_expansions", STEP)
+    ahead.look(60 * 24 * 7, [90, 90, 90, 90, 0], {0: 80})
+    put(tables, "partition_observations", ahead.observations)
+    assert audit(config)["expansions"] == found["expansions"] + 1
+    shutil.rmtree(Path(config.uri) / "partition_observations")
+    put(tables, "partition_observations", looks.observations)
+    assert audit(config) == found
+    assert tables.transaction_version("partition_expansions", STEP) == step
 
 
 BROKEN, NO_RECORD, EXPIRED = ("broken", None), ("not_proven", "no_record_known"), ("not_proven", "expired")

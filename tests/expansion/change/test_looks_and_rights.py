@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from drivers.rights import SEEN, TOPICS, grant, missing, without
 from drivers.rights_of_sources import OFTEN, says_which_rights
-from expansion.support.rows import audit, in_process
+from expansion.support.rows import audit
 from expansion.support.true_traffic import commit
 from servers.broker_pair import broker_pair
 from servers.guarded_broker import GuardedBroker
@@ -21,6 +21,7 @@ from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.config import TablesConfig
 from acktrail.errors import NotAuthorized
+from acktrail.executors import InProcess
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, needed
 from acktrail.tables.delta.store import Tables
@@ -61,7 +62,7 @@ def test_the_acls_of_an_expansion_are_enough(
         api.execute(cluster, journal, plan)
         api.verify(cluster, journal, plan)
         with pytest.raises(NotAuthorized, match="READ on the topic"):
-            read_keys(config, Tables(tables), in_process, {"topic": topic, "event_id": "e"})
+            read_keys(config, Tables(tables), InProcess(), {"topic": topic, "event_id": "e"})
     outcomes = [row.outcome for row in journal.audit() if row.outcome]
     assert outcomes == ["refused", "done", "done"]
     for acl in acls:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConcurrentCommit
+from acktrail.executors import whole_rows
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.descriptions import LogStretch
 from acktrail.kafka.log_reader import PrunedOffsets
@@ -20,8 +22,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expansion import STEP
 from acktrail_expansion.keys import key_reading
 from acktrail_expansion.keys.key_reading import (
-    COUNTS,
-    FIND_KEYS,
+    FOUND_KEYS,
     MOVED_KEYS,
     STRETCH_COUNTS,
     KeyStretch,
@@ -61,7 +62,7 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
     table = pa.Table.from_pylist([{"offset": at, "key": key} for at, key in records], schema=names)
     parts = [PrunedOffsets(0, pruned - 1, partition), table.slice(0, cut), table.slice(cut)]
 
-    found = FIND_KEYS.gathered(moves_in(stretch, parts))
+    found = whole_rows(moves_in(stretch, parts), FOUND_KEYS)
 
     moved: dict[str, dict[bytes, int]] = {"old": {}, "new": {}}
     by_old, elsewhere, mapping = [], 0, stretch.event["key_mapping"]
@@ -78,12 +79,13 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
         elif not is_by[1]:
             elsewhere += at >= low
     for kind, plain in moved.items():
-        rows = {row["key"]: (row["partition"], row["offset"]) for row in found[kind].to_pylist()}
+        own = found.filter(pc.field("counted_by") == kind)
+        rows = {row["key"]: (row["partition"], row["offset"]) for row in own.to_pylist()}
         assert rows == {key: (partition, at) for key, at in plain.items()}
     last = max([*by_old, *(at for at, _ in records if at < low)], default=-1)
     late = 0 if high is None else sum(at >= high for at in by_old)
     expected = dict(zip(STRETCH_COUNTS.names, (partition, last, late, elsewhere, max(0, pruned - low)), strict=True))
-    assert found[COUNTS].to_pylist() == [expected]
+    assert found.filter(pc.field("counted_by").is_null()).select(STRETCH_COUNTS.names).to_pylist() == [expected]
 
 
 LATE = {"last_record": 17}

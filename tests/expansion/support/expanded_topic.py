@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import TopicPartition
-from expansion.support.rows import in_process
 from expansion.support.true_traffic import TrueTopic, commit
 from samples.history_tables import build
 from servers.workload import start_at, until
@@ -34,6 +33,7 @@ from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import UnknownName
+from acktrail.executors import InProcess
 from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
@@ -152,7 +152,7 @@ class ExpandedTopic:
 
     def audit(self) -> dict[tuple[str, int], dict[str, Any]]:
         """Rows of verdicts by type of group and destination, of the newest expansion of the topic as it is now."""
-        audit_expansions(self.tables, in_process)
+        audit_expansions(self.tables, InProcess())
         return self._verdicts()
 
     def _verdicts(self) -> dict[tuple[str, int], dict[str, Any]]:
@@ -168,8 +168,8 @@ class ExpandedTopic:
     def read_keys(self) -> dict[tuple[str, int], dict[str, Any]]:
         """The verdicts once keys were read, as ``acktrail expand check`` does."""
         event = self.event()
-        both = read_keys(self.true.config, self.stored, in_process, event)
-        audit_expansions(self.tables, in_process)
+        both = read_keys(self.true.config, self.stored, InProcess(), event)
+        audit_expansions(self.tables, InProcess())
         store_keys_at_risk(self.stored, event["event_id"], both)
         return self._verdicts()
 

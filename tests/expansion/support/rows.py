@@ -7,7 +7,6 @@ import datetime as dt
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -188,13 +187,8 @@ def applied_rows(number: int, change: Change) -> list[dict[str, Any]]:
     return [{**own, "event": "before_call"}, {**own, "event": "after_call", "outcome": "done"}]
 
 
-def in_process(_run_id: str) -> nullcontext[InProcess]:
-    """Opens executors."""
-    return nullcontext(InProcess())
-
-
 def audit(config: TablesConfig, mapping: str = "murmur2", settle: str = "2s") -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as settings:
         settings.setenv("ACKTRAIL_SETTLE", settle)
         settings.setenv("ACKTRAIL_KEY_MAPPINGS", f"*={mapping}")
-        return audit_expansions(config, in_process)
+        return audit_expansions(config, InProcess())

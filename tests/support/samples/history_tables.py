@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from acktrail.executors import InProcess
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.pipeline.history_run import build_history
@@ -13,4 +11,4 @@ __all__ = ["build"]
 
 def build(tables: Tables) -> None:
     """Bring the history of `tables` up to date in this process."""
-    build_history(tables.config, lambda _rows: nullcontext(InProcess()))
+    build_history(tables.config, InProcess())

@@ -341,7 +341,7 @@ def found(*subjects: str) -> list[dict[str, Any]]:
 
 def begun(tables: Tables) -> int | None:
     """What an audit that begins now takes for the newest one."""
-    return Tables(tables.config).transaction_version("findings", AUDIT)
+    return Tables(tables.config).create("findings").transaction_version(AUDIT)
 
 
 def write(tables: Tables, *subjects: str, seen_us: int = SEEN_US) -> dict[str, int]:

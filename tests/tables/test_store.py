@@ -415,13 +415,6 @@ def test_an_audit_that_began_earlier_undoes_nothing(tables: Tables, earlier: tup
         assert opened(tables) == before
 
 
-def test_looks_of_a_clock_that_was_ahead_stop_no_later_audit(tables: Tables) -> None:
-    """Audits have the order of their commits: one whose newest look is older by its clock opens and closes findings."""
-    write(tables, "a", seen_us=SEEN_US + 7_200_000_000)
-    assert write(tables, "b") == {"export_complete": 1}
-    assert opened(tables) == {"b": 1}
-
-
 def test_numbers_of_a_long_log_are_those_that_were_committed_last(tmp_path: Path) -> None:
     """Asked for one by one or many at once, from commits alone and behind checkpoints, each is the newest one."""
     tables, committed = Tables(TablesConfig(uri=str(tmp_path))), dict[str, int]()

@@ -224,7 +224,7 @@ def opened(server: httpx.Client, address: str) -> str:
     return answer.text
 
 
-@pytest.mark.parametrize("named", SETUPS)
+@pytest.mark.parametrize("named", ["", pytest.param("tables", marks=pytest.mark.full), "tables,other one"])
 def test_every_link_leads_to_its_page(
     airflow_home: Path, tables: Path, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 __all__ = ["ConnectWorker", "connect_worker"]
 
 _END_S = 120
+_STACKS: Final = {"PYTHONFAULTHANDLER": "1"}
+"""Python says where its threads stand when a signal ends it."""
 
 
 @dataclass
@@ -39,7 +41,11 @@ class ConnectWorker:
         self.runs += 1
         # A pipe, not a file: what is said about files that may not grow must be heard.
         self.process = subprocess.Popen(
-            self.command, stderr=subprocess.PIPE, env={**os.environ, **self.environment}, text=True, errors="replace"
+            self.command,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **_STACKS, **self.environment},
+            text=True,
+            errors="replace",
         )
         self._reader = threading.Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
         self._reader.start()
@@ -50,6 +56,12 @@ class ConnectWorker:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.killed += 1
+        self.wait()
+
+    def ends_with_its_stack(self) -> None:
+        """SIGABRT: where each of its threads stands becomes its last lines."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGABRT)
         self.wait()
 
     def stop(self) -> int:

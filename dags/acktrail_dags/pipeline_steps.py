@@ -183,13 +183,14 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     keep = params["keep"]
     policy = MaintenancePolicy(keep_ms=None if keep is None else duration_ms("keep", keep))
     tables = run_target.tables_config(params["tables_uri"], params.get("profile"))
-    done = maintain_tables(tables, policy).tables
+    report = maintain_tables(tables, policy)
     headers = ("TABLE", "ROWS", "FILES", "FILES AFTER", "ROWS DROPPED", "ROWS MERGED", "FILES REMOVED")
     rows = [
-        (of.table, of.rows, of.files, of.files_after, of.rows_dropped, of.rows_merged, of.unneeded_files) for of in done
+        (of.table, of.rows, of.files, of.files_after, of.rows_dropped, of.rows_merged, of.unneeded_files)
+        for of in report.tables
     ]
-    task_reports.show("maintained", headers, rows)
-    return {"tables": [dataclasses.asdict(of) for of in done]}
+    task_reports.show("; ".join(("maintained", *report.notes)), headers, rows)
+    return {"tables": [dataclasses.asdict(of) for of in report.tables]}
 
 
 def _outlet(context: Context) -> Asset:

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
 from tables.exporter_process import pairs
-from tables.test_sink import NOON, ensure_accounted, sink_of
+from tables.test_sink import NOON, ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
@@ -35,6 +35,7 @@ from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
 from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.upkeep import file_rewrite
 from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, rewrite
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
@@ -69,10 +70,12 @@ def tables(tmp_path: Path) -> Tables:
 
 
 class Exporter:
-    """Commits of one exporter that stays up, each with as many records of a state partition as its pace."""
+    """Commits of one exporter that stays up, each with as many records of a state partition as its pace. They are old
+    but the newest one, of the time `newest`, by default now, from which ages are counted."""
 
-    def __init__(self, tables: Tables, *paces: int) -> None:
-        self._sink = sink_of(tables)
+    def __init__(self, tables: Tables, *paces: int, newest: dt.datetime | None = None) -> None:
+        self._at, self._newest = NOON, newest
+        self._sink = DeltaSink(tables, cluster_id="c1", run_id="run", clock=lambda: self._at)
         self.logs = [MemoryLog(pairs=pairs(), partition=number) for number in range(len(paces))]
         self._paces = paces
         self._tasks = [
@@ -83,7 +86,8 @@ class Exporter:
             task.start(SourceTaskContext(position=self._sink.position))
 
     def commit(self, commits: int) -> None:
-        for _ in range(commits):
+        for left in reversed(range(commits)):
+            self._at = NOON if left else self._newest or dt.datetime.now(dt.UTC)
             for log, task, pace in zip(self.logs, self._tasks, self._paces, strict=True):
                 log.end_offset += pace
                 for batch in task.poll(0):

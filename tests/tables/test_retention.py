@@ -16,7 +16,7 @@ from drivers.command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, files_of, rows_of
-from tables.test_sink import ensure_accounted
+from tables.test_sink import NOON, ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
@@ -28,7 +28,13 @@ OBSERVATIONS = "offset_observations"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MS = dt.timedelta(milliseconds=1)
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 SPAN_MS = 20 * DAY_MS
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return Tables(TablesConfig(uri=str(tmp_path / "tables")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,3 +178,46 @@ def test_the_command_names_what_goes(tmp_path: Path, capsys: pytest.CaptureFixtu
     for words in (command, (*command, "--execute")):
         assert re.search(rf"\b99 +{first} to {last}$", run(capsys, *words).stdout, re.MULTILINE)
     assert rows_of(tables)["offset"].to_pylist() == [99]
+
+
+NOON_MS = time_of(NOON) or 0
+
+
+def _dated(tables: Tables, *hours: int) -> Exporter:
+    """Records of so many hours before the export, which was at noon, two in a file."""
+    exporter = Exporter(tables, 2, newest=NOON)
+    exporter.logs[0].times = {offset: NOON_MS - ago * HOUR_MS for offset, ago in enumerate(hours)}
+    exporter.commit(len(hours) // 2)
+    return exporter
+
+
+@pytest.mark.parametrize("policy", [MaintenancePolicy(keep_ms=DAY_MS), MaintenancePolicy(keep_bytes=1)])
+def test_records_of_the_far_future_keep_no_others(tables: Tables, policy: MaintenancePolicy) -> None:
+    """A record of the year 2254 is neither old nor the newest day: what is older goes, before it and behind it, and
+    what is not stays."""
+    _dated(tables, 100, -2_000_000, -2_000_000, -2_000_000, 60, 50, 2, 1)
+    shown, done = (each(tables.config, policy, now_ms=NOON_MS) for each in (preview, maintain))
+    assert dropped(shown) == dropped(done)
+    assert rows_of(tables)["offset"].to_pylist() == [6, 7]
+
+
+@pytest.mark.parametrize(("ahead", "is_said"), [(dt.timedelta(hours=2), False), (2 * 365 * dt.timedelta(days=1), True)])
+def test_a_clock_that_is_ahead_makes_nothing_old(
+    tables: Tables, ahead: dt.timedelta, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ages are counted from the newest export, and the report says so where that is long ago."""
+    _dated(tables, 100, 50, 23, 22, 2, 1)
+    report = maintain(tables.config, MaintenancePolicy(keep_ms=DAY_MS), now_ms=NOON_MS + ahead // MS)
+    assert rows_of(tables)["offset"].to_pylist() == [2, 3, 4, 5]
+    assert bool(report.notes) is is_said
+    said = run(capsys, "tables", "maintain", "--tables", tables.root).stdout
+    assert "ages are counted from 2026-03-04T12:00:00.000Z, the newest export; now it is " in said
+
+
+def test_a_run_of_the_future_is_named(tables: Tables) -> None:
+    """Its rows are not old before that time."""
+    _dated(tables, 2, 1)
+    at = NOON + dt.timedelta(days=365)
+    tables.append(OBSERVATIONS, [{"run_id": "ahead", "observed_at": at, "run_number": 1}])
+    (note,) = preview(tables.config, MaintenancePolicy(keep_ms=DAY_MS), now_ms=NOON_MS).notes
+    assert note == "run ahead wrote at 2027-03-04T12:00:00Z, in the future: its rows are kept until then"

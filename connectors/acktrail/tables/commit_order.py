@@ -80,6 +80,14 @@ def runs_ahead(tables: Tables, now: dt.datetime) -> dict[str, dt.datetime]:
     return dict(sorted(found.items()))
 
 
+def counted_from_ms(tables: Tables, now_ms: int) -> int:
+    """The time (ms since the epoch) from which the ages of rows are counted: that of the newest export where it lies
+    before `now_ms`, since the clock of a machine may be ahead of those that export."""
+    written = (newest_rows(tables, name, [column])[column] for name, column in WRITTEN.items())
+    known = [number_at(at) // 1_000 for times in written if (at := pc.max(times).as_py()) is not None]
+    return min(now_ms, max(known, default=now_ms))
+
+
 def greatest(tables: Tables, name: str, column: str) -> Any:
     """The greatest value in a column; None: there is none. By the log's statistics, which cut off fractions of a ms;
     files that have none there are read."""

@@ -85,7 +85,7 @@ def _report_text(report: MaintenanceReport) -> str:
     text = table(_HEADERS, map(_row, report.tables))
     if report.dropped_before_ms is not None:
         text += f"\nkept is what is not older than {instant_text(report.dropped_before_ms)}"
-    return text
+    return "\n".join((text, *report.notes))
 
 
 def _row(own: TableUpkeep) -> tuple[object, ...]:

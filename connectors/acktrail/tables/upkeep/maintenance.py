@@ -19,6 +19,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.format.columns.share_partition_keys import first_matches, grouped
+from acktrail.tables.commit_order import counted_from_ms, runs_ahead
 from acktrail.tables.connector_tables import MADE_BY, OF_CONNECTOR, POSITIONS, ConnectorPositions, is_table_name
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
@@ -29,7 +30,7 @@ from acktrail.tables.exported.export_ranges import RANGES_TABLE, copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.upkeep.file_rewrite import Change, compact_files, compaction_bins
 from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms, merged_ranges
-from acktrail.times import new_run_id
+from acktrail.times import instant_text, new_run_id, utc_text
 from acktrail.times import now_ms as clock_ms
 
 _DAY_MS: Final = 86_400_000
@@ -63,7 +64,7 @@ class MaintenancePolicy:
     def kept_from_ms(self, tables: Tables, now_ms: int) -> int | None:
         """The time before which rows are not kept; None: all are."""
         aged = None if self.keep_ms is None else now_ms - self.keep_ms
-        fitting = None if self.keep_bytes is None else fitting_from_ms(tables, self.keep_bytes)
+        fitting = None if self.keep_bytes is None else fitting_from_ms(tables, self.keep_bytes, now_ms)
         return max((each for each in (aged, fitting) if each is not None), default=None)
 
 
@@ -92,25 +93,28 @@ class TableUpkeep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
-    """`dropped_before_ms`: the time before which rows are not kept; None: all are kept."""
+    """`dropped_before_ms`: the time before which rows are not kept; None: all are kept. `notes`: what the clocks of the
+    machines that write and maintain the tables have to do with it."""
 
     executed: bool
     dropped_before_ms: int | None
+    notes: tuple[str, ...]
     tables: tuple[TableUpkeep, ...]
 
 
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
     """What a maintenance would do; changes nothing. Reads logs, and of rows that may not be kept their times."""
-    tables, at = Tables(config), now_ms or clock_ms()
-    before = policy.kept_from_ms(tables, at)
-    found = []
+    tables, clock = Tables(config), now_ms or clock_ms()
+    at = counted_from_ms(tables, clock)
+    before, found = policy.kept_from_ms(tables, at), []
     for snapshot in _all_tables(tables):
         own = _looked_at(snapshot, policy)
         if own.table in AGED_BY:
-            own.drop(days_to_drop(tables, own.table, before))
+            own.drop(days_to_drop(tables, own.table, before, at))
         own.unneeded_files = _vacuum(snapshot, _vacuum_hours(policy, at), execute=False)
         found.append(own)
-    return MaintenanceReport(executed=False, dropped_before_ms=before, tables=tuple(found))
+    notes = _notes(tables, clock, at)
+    return MaintenanceReport(executed=False, dropped_before_ms=before, notes=notes, tables=tuple(found))
 
 
 def maintain(
@@ -127,22 +131,36 @@ def maintain(
         ConcurrentCommit: others kept committing; run again.
         ConfigurationError, RetryableError: the storage refused or failed; run again.
     """
-    tables, at = Tables(config), now_ms or clock_ms()
+    tables, clock = Tables(config), now_ms or clock_ms()
     ensure_whole(tables)
     copy_ranges(tables)
-    before, now = policy.kept_from_ms(tables, at), _EPOCH + dt.timedelta(milliseconds=at)
+    at = counted_from_ms(tables, clock)
+    notes = _notes(tables, clock, at)
+    before, now = policy.kept_from_ms(tables, at), _EPOCH + dt.timedelta(milliseconds=clock)
     found = [_looked_at(own, policy) for own in _all_tables(tables)]
     progress("dropping rows that are not kept")
     by_name, run_id = {own.table: own for own in found}, new_run_id(at)
     for name in (each for each in AGED_BY if each in by_name):
-        by_name[name].drop(drop_rows(tables, name, before, run_id, now))
+        by_name[name].drop(drop_rows(tables, name, before, run_id, at))
     for own in found:
         progress(f"compacting {own.table}")
         _compact(tables, policy, own, now)
     for own in found:
         progress(f"cleaning the log of {own.table}")
         _clean(tables, own, _vacuum_hours(policy, at))
-    return MaintenanceReport(executed=True, dropped_before_ms=before, tables=tuple(found))
+    return MaintenanceReport(executed=True, dropped_before_ms=before, notes=notes, tables=tuple(found))
+
+
+def _notes(tables: Tables, now_ms: int, counted_from: int) -> tuple[str, ...]:
+    """Which runs are kept because their time lies in the future, and whether ages are not counted from now."""
+    ahead = runs_ahead(tables, _EPOCH + dt.timedelta(milliseconds=now_ms)).items()
+    notes = [
+        f"run {run_id} wrote at {utc_text(at)}, in the future: its rows are kept until then" for run_id, at in ahead
+    ]
+    if now_ms - counted_from > _DAY_MS:
+        last, now = instant_text(counted_from), instant_text(now_ms)
+        notes.append(f"ages are counted from {last}, the newest export; now it is {now}: export, or set the clock")
+    return tuple(notes)
 
 
 def _compact(tables: Tables, policy: MaintenancePolicy, own: TableUpkeep, now: dt.datetime) -> None:

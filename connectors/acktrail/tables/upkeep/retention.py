@@ -1,6 +1,9 @@
 """Rows that are older than what is kept, by age or by size. What is dropped of ``state_records`` is a gap in
 ``export_ranges`` with a reason of its own, so that counts add up and an unknown state says why.
 
+A record whose time lies in the future, or that has none, is neither old nor young: it keeps no others, and goes with
+those after it.
+
 The gap is recorded first, the rows follow: after a crash in between, the next run drops what the gaps name. The newest
 record of a state partition always stays: the exporter compares it with Kafka's log.
 
@@ -26,6 +29,7 @@ from acktrail.branches import looks
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.format.columns.binary_column import joined_rows
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.tables.commit_order import SKEW
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import LostOffsets, with_gaps
@@ -43,6 +47,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _ADDRESS: Final = ("state_partition", "offset")
 _WHAT: Final = "retention"
 _NO_DAY: Final = "unknown"
+_SKEW_MS: Final = SKEW // dt.timedelta(milliseconds=1)
 _DAY: Final = dt.timedelta(days=1)
 _SAME: Final = (
     *("cluster_id", "state_topic_id", "state_partition", "dialect", "source_file", "source_digest", "offset_shift"),
@@ -66,10 +71,10 @@ class _Doomed:
     counts: Mapping[DataFile, Counter[str]]
 
 
-def fitting_from_ms(tables: Tables, keep_bytes: int) -> int | None:
+def fitting_from_ms(tables: Tables, keep_bytes: int, now_ms: int) -> int | None:
     """The start of the oldest day (UTC, ms since the epoch) that is kept where the tables of ``AGED_BY`` together may
-    take `keep_bytes`: whole days go, the oldest first, and never the newest. None: all of them fit. The rows of a day
-    take their part of the rows of their file, in whole bytes, rounded down.
+    take `keep_bytes`: whole days go, the oldest first, and never the newest until `now_ms`. None: all of them fit. The
+    rows of a day take their part of the rows of their file, in whole bytes, rounded down.
 
     100 bytes of Monday, 60 of Tuesday and 70 of today in 140: Monday goes, Tuesday stays.
     """
@@ -80,25 +85,28 @@ def fitting_from_ms(tables: Tables, keep_bytes: int) -> int | None:
         for file in snapshot.files():
             rows = _by_day(scanned(snapshot, [file], [column]), column)
             sizes.update({day: file.size_bytes * count // rows.total() for day, count in rows.items()})
-    undated, left, days = sizes.pop(_NO_DAY, 0), sum(sizes.values()), sorted(sizes)
+    last_day = str(np.datetime64(now_ms + _SKEW_MS, "ms").astype("datetime64[D]"))
+    undated = sum(sizes.pop(day) for day in [*sizes] if day > last_day)  # a letter is greater: `_NO_DAY`, too
+    left, days = sum(sizes.values()), sorted(sizes)
     oldest = list(days)
     while len(oldest) > 1 and undated + left > keep_bytes:
         left -= sizes[oldest.pop(0)]
     return None if oldest == days else int(np.datetime64(oldest[0], "ms").astype(np.int64))
 
 
-def days_to_drop(tables: Tables, name: str, before_ms: int | None) -> Counter[str]:
+def days_to_drop(tables: Tables, name: str, before_ms: int | None, now_ms: int) -> Counter[str]:
     """How many rows of a table ``drop_rows`` drops, by the day of their time (UTC); "unknown": they have none."""
-    found = _doomed(tables, name, before_ms)
+    found = _doomed(tables, name, before_ms, now_ms)
     return sum(found.counts.values(), Counter()) if found else Counter()
 
 
-def drop_rows(tables: Tables, name: str, before_ms: int | None, run_id: str, now: dt.datetime) -> Counter[str]:
+def drop_rows(tables: Tables, name: str, before_ms: int | None, run_id: str, now_ms: int) -> Counter[str]:
     """Drop the rows of a table that are older (None: only what the gaps in ``export_ranges`` name); gives their number
     by day, as ``days_to_drop``. Each state partition is cut before its first record that is not older."""
-    found = _doomed(tables, name, before_ms)
+    found = _doomed(tables, name, before_ms, now_ms)
     if found is None:
         return Counter()
+    now = _EPOCH + dt.timedelta(milliseconds=now_ms)
     dropped = [LostOffsets(state_partition=n, first_offset=0, last_offset=end - 1) for n, end in found.ends.items()]
     if dropped and not _are_gaps(tables, found.ends):
         _record_gaps(
@@ -109,12 +117,12 @@ def drop_rows(tables: Tables, name: str, before_ms: int | None, run_id: str, now
     return _drop(tables, found, before_ms)
 
 
-def _doomed(tables: Tables, name: str, before_ms: int | None) -> _Doomed | None:
+def _doomed(tables: Tables, name: str, before_ms: int | None, now_ms: int) -> _Doomed | None:
     snapshot, column, ends = tables.snapshot(name), AGED_BY[name], dict[int, int]()
     if snapshot is None:
         return None
     if name == RECORDS:
-        ends = _ends(tables, snapshot, before_ms)
+        ends = _ends(tables, snapshot, before_ms, now_ms)
         if not ends:
             return None
         below = records_between({}, ends)
@@ -162,29 +170,30 @@ def recorded_ends(tables: Tables, ranges: TableSnapshot) -> dict[int, int]:
     return {number: last + 1 for number, last in extremes(own, "gap_last", "max").items()}
 
 
-def _ends(tables: Tables, snapshot: TableSnapshot, before_ms: int | None) -> dict[int, int]:
+def _ends(tables: Tables, snapshot: TableSnapshot, before_ms: int | None, now_ms: int) -> dict[int, int]:
     """The offset before which the records of each state partition are dropped, where there is any."""
     ranges = tables.snapshot(RANGES_TABLE)
     if ranges is None:
         return {}
     recorded = recorded_ends(tables, ranges)
-    return recorded if before_ms is None else _aged_ends(snapshot, ranges, before_ms, recorded)
+    return recorded if before_ms is None else _aged_ends(snapshot, ranges, before_ms, now_ms, recorded)
 
 
 def _aged_ends(
-    snapshot: TableSnapshot, ranges: TableSnapshot, before_ms: int, recorded: Mapping[int, int]
+    snapshot: TableSnapshot, ranges: TableSnapshot, before_ms: int, now_ms: int, recorded: Mapping[int, int]
 ) -> dict[int, int]:
+    time = pc.field("timestamp_ms")
+    is_young = (time >= before_ms) & (time <= now_ms + _SKEW_MS)
     older = _files(snapshot, "timestamp_ms", before_ms)
     last_old, first_young = dict[int, int](), dict[int, int]()
     for batch in scanned(snapshot, older, [*_ADDRESS, "timestamp_ms"]):
-        is_old = pc.fill_null(pc.less(batch["timestamp_ms"], before_ms), fill_value=False)
-        _keep(last_old, batch.filter(is_old), "max", max)
-        _keep(first_young, batch.filter(pc.invert(is_old)), "min", min)
+        _keep(last_old, batch.filter(time < before_ms), "max", max)
+        _keep(first_young, batch.filter(is_young), "min", min)
     ends = {n: min(last + 1, first_young.get(n, last + 1)) for n, last in last_old.items()}
     known = frozenset(older)
     others = [file for file in snapshot.files() if file not in known]
     if ends:
-        for batch in scanned(snapshot, others, _ADDRESS, records_between({}, ends)):
+        for batch in scanned(snapshot, others, _ADDRESS, records_between({}, ends) & is_young):
             _keep(ends, batch, "min", min)
     newest = ranges.read(columns=["state_partition", "last_offset"])
     for number, last in extremes(newest, "last_offset", "max").items():

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jobs.replaying import replayed_again, replayed_here
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
 
+from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, state_source_partition
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
@@ -24,10 +25,12 @@ from acktrail.export import repair_run
 from acktrail.export.export_run import known_names
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS, TABLES
 from acktrail.model.records import Tombstone
+from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import KEYS
 from acktrail.tables.exported.continuity import LostOffsets, cut_range, end_positions
 from acktrail.tables.exported.damage_report import contradictions, find_damage, present_records
-from acktrail_jobs.commands.pipeline_commands import build_history, verify
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
 
 _STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5)
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
@@ -296,6 +299,42 @@ def test_every_column_of_every_table_is_read(sound: World, table: str, column: s
     with pytest.raises(DamagedTables):
         sound.tables.read(table)
     assert f"{table} cannot be read" in _faults(sound)
+
+
+@pytest.fixture(scope="module")
+def reconciled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of two observations, the newer one reconciled."""
+    world = World(tmp_path_factory.mktemp("reconciled") / "tables")
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
+    world.observe("r1")
+    _working(world, 1)
+    world.damage(key_of("g0"))
+    world.observe("r2")
+    reconcile(world.config, "r2", "in-process", with_history=True)
+    return Path(world.tables.root)
+
+
+@pytest.mark.parametrize("table", KEYS)
+def test_rows_of_derived_tables_that_are_there_twice_are_removed(
+    reconciled: Path, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are named with the way out; behind it the run that they stopped is validated as before."""
+    tables = Tables(TablesConfig(uri=str(shutil.copytree(reconciled, tmp_path / "tables"))))
+    repair, validate = (("tables", "repair", *NOBODY), ("run", "validate"))
+    place = ("--tables", tables.root)
+    before, code = tables.read(table), run(capsys, *validate, *place).code
+    if "chunk" in before.column_names:
+        tables.replace(table, pa.concat_tables([before, before.slice(0, 1)]), chunk=before["chunk"][0].as_py())
+    else:
+        tables.append(table, before.slice(0, 1))
+    said = run(capsys, *repair, *place)
+    assert said.code == 3
+    assert f"{table}: 1 rows are there twice; `acktrail tables repair --execute` removes them" in said.stdout
+    repair_run._remove_copies(tables, table)
+    assert "nothing is wrong" in run(capsys, *repair, *place).stdout
+    if table not in REMADE:
+        assert sorted(map(str, tables.read(table).to_pylist())) == sorted(map(str, before.to_pylist()))
+    assert run(capsys, *validate, *place).code == code
 
 
 class _Once:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -26,11 +27,14 @@ from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import last_of_each_key
+from acktrail.tables.delta.table_place import damaged_table
 from acktrail.tables.exported.continuity import LostOffsets, end_positions, note_lost, renew_ranges
 from acktrail.tables.exported.damage_report import (
     DamageReport,
     DoubledLog,
     RepairAction,
+    copied_rows,
     find_damage,
     missing_records,
     present_records,
@@ -87,6 +91,8 @@ def repair(
         first = _preview(admin, tables, find_damage(tables, progress))
         _refuse(tables, first.report)
         _repair_files(tables, first.report)
+        for name in first.report.copies:
+            _remove_copies(tables, name)
         if first.report.doubled:
             _remove_first_copies(tables, first.report.doubled)
             first = replace(first, available=None)
@@ -158,7 +164,7 @@ def _refuse(tables: Tables, report: DamageReport) -> None:
     """Raise for the first file that cannot be repaired here."""
     for each in report.damages:
         if each.mending is RepairAction.NONE:
-            raise tables.damaged(each, each.table)
+            raise damaged_table(tables.root, each.table, each)
 
 
 def _repair_files(tables: Tables, report: DamageReport) -> None:
@@ -176,12 +182,29 @@ def _repair_files(tables: Tables, report: DamageReport) -> None:
                 place.leave_out(data)
 
 
+def _remove_copies(tables: Tables, name: str) -> None:
+    """A derived table without the rows that are there again; one that can be built again is removed."""
+    if name in REMADE:
+        _discard(tables, name)
+        return
+    with tables.rewritable(name):
+        for files, _copies in list(copied_rows(tables, name)):
+            snapshot = tables.snapshot(name)
+            assert snapshot is not None
+            done = rewrite(snapshot, files, partial(last_of_each_key, name))
+            commit_rewrite(tables, name, done, what="repair", changes_rows=True)
+
+
+def _discard(tables: Tables, name: str) -> None:
+    place = tables.place(name)
+    with place.translated():
+        place.discard()
+
+
 def _remove_first_copies(tables: Tables, doubled: Iterable[DoubledLog]) -> None:
     """What was derived from both copies is removed first: the next reconciliation builds it again."""
     for name in sorted(REMADE):
-        place = tables.place(name)
-        with place.translated():
-            place.discard()
+        _discard(tables, name)
     for each in doubled:
         _remove_first_copy(tables, each)
 

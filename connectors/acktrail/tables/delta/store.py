@@ -18,7 +18,7 @@ import pyarrow.fs as fs
 from deltalake.exceptions import CommitFailedError
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, NoTables, UnknownName
+from acktrail.errors import ConcurrentCommit, ConfigurationError, NoTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.bucket import ensure_conditional_put
 from acktrail.tables.delta.storage_errors import REMADE
@@ -32,7 +32,7 @@ from acktrail.tables.delta.table_commit import (
     written_file,
 )
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, is_append_only, last_of_each_key, merge_rows
-from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table
+from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_root import ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns, made, opened
 
@@ -167,10 +167,6 @@ class Tables:
                 if not os.access(self._root.uri, os.W_OK | os.X_OK):
                     raise PermissionError("permission denied")
             ensure_conditional_put(self._root)
-
-    def damaged(self, damage: Damage, name: str, *, more: int = 0) -> DamagedTables:
-        """The error for a damaged file of a table, and `more` others."""
-        return damaged_table(self.root, name, damage, more=more)
 
     def folders(self) -> set[str]:
         """The names of all folders under the root."""

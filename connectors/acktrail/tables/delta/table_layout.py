@@ -10,6 +10,7 @@ from deltalake import CommitProperties, DeltaTable
 
 from acktrail.branches import looks
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
+from acktrail.model.share_partition import KEY_COLUMNS
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
@@ -53,9 +54,20 @@ _MASSES: Final = {
     ),
 }
 """Tables with millions of rows: schema, rows of a row group, columns that are written as differences."""
-_KEYS: Final = {"topics": ("cluster_id", "topic_id"), "findings": ("cluster_id", "rule", "subject")}
-"""Columns that identify a row and are never null. A newer row (by `last_seen_at`) replaces all others but
-`first_seen_at`."""
+_OF_A_RUN: Final = ("run_id", "topic", *KEY_COLUMNS)
+_OF_A_STATE: Final = ("state_partition", *KEY_COLUMNS)
+KEYS: Final = {
+    "topics": ("cluster_id", "topic_id"),
+    "findings": ("cluster_id", "rule", "subject"),
+    "group_observations": ("run_id", "phase", "group_id"),
+    "offset_observations": ("phase", *_OF_A_RUN),
+    "share_partition_states": ("run_id", *_OF_A_STATE),
+    **dict.fromkeys(("reconciliations", "queue_statuses"), _OF_A_RUN),
+    **dict.fromkeys(("replay_memory", "held_states"), _OF_A_STATE),
+    "delivery_history": ("record_offset", "first_offset", *_OF_A_STATE),
+}
+"""Columns that identify a row. Of the first two tables, where they are never null, a newer row (by `last_seen_at`)
+replaces all others but `first_seen_at`."""
 _COUNTED: Final = {"findings": "times_seen"}
 """The column that grows by the new row's number when another run than the last brings the row."""
 
@@ -122,7 +134,7 @@ def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
 
     from acktrail.format.columns.share_partition_keys import key_codes
 
-    codes = key_codes(rows[key] for key in _KEYS[name])
+    codes = key_codes(rows[key] for key in KEYS[name])
     last = np.empty(codes.max(initial=-1) + 1, np.int64)
     last[codes] = np.arange(len(codes))  # of two assignments the later one stays
     return rows.take(pa.array(np.sort(last)))
@@ -131,7 +143,7 @@ def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
 def merge_rows(name: str, delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     """Merge `rows` (every column of the table, each key once) into `delta` in one commit. The expressions name columns
     only: values come as rows and are never part of any text."""
-    keys, counted = _KEYS[name], _COUNTED.get(name)
+    keys, counted = KEYS[name], _COUNTED.get(name)
     updates = {column: f"new.{column}" for column in rows.column_names if column not in (*keys, "first_seen_at")}
     if counted is not None:
         old, new = f"stored.{counted}", f"new.{counted}"

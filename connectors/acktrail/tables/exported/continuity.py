@@ -22,6 +22,7 @@ from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_place import damaged_table
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot, one_of
 from acktrail.tables.exported.export_ranges import (
     COPIED,
@@ -67,7 +68,7 @@ def ensure_whole(tables: Tables) -> None:
         if snapshot is not None and snapshot.is_local:
             missing = snapshot.missing()
             if missing:
-                raise tables.damaged(missing[0], snapshot.name, more=len(missing) - 1)
+                raise damaged_table(tables.root, snapshot.name, missing[0], more=len(missing) - 1)
 
 
 def is_whole(tables: Tables) -> bool:

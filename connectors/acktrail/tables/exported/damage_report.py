@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,9 @@ from acktrail.format.wire.raw_record import DecodeStatus
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import KEYS, last_of_each_key
 from acktrail.tables.delta.table_place import Damage, TablePlace, read_at_times
+from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import LostOffsets, is_whole
 from acktrail.tables.exported.export_ranges import RANGES_TABLE
 from acktrail.tables.exported.record_files import RECORDS
@@ -109,7 +112,8 @@ class DamageReport:
     `damages`: files that are missing or cannot be read. `lost`: records in ``export_ranges`` that have no row; None:
     not known before the log of ``state_records`` or ``export_ranges`` is repaired. `is_whole`: ``state_records`` has
     every commit that ``export_ranges`` refers to. `unranged`: records that are in no range. `presence`: the records
-    that have a row; None where `lost` is. `doubled`: replaced logs that are stored twice.
+    that have a row; None where `lost` is. `doubled`: replaced logs that are stored twice. `copies`: how many rows of
+    tables with a key are there again, by table.
     """
 
     damages: tuple[DamagedFile, ...]
@@ -118,6 +122,7 @@ class DamageReport:
     unranged: tuple[LostOffsets, ...] = ()
     presence: Presence | None = None
     doubled: tuple[DoubledLog, ...] = ()
+    copies: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_sound(self) -> bool:
@@ -138,6 +143,8 @@ class DamageReport:
             faults.append(f"{_count(self.unranged)} records are in no range, the first ones: {self.unranged[0]}")
         for number, rows in self.presence.doubles.items() if self.presence else ():
             faults.append(f"{rows:,} records of state partition {number} are stored twice: {_RESTORE}")
+        for name, rows in self.copies.items():
+            faults.append(f"{name}: {rows:,} rows are there twice; `acktrail tables repair --execute` removes them")
         return faults
 
 
@@ -160,7 +167,48 @@ def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _t
         unranged=tuple(_unranged_records(tables, presence)),
         presence=presence,
         doubled=tuple(_doubled_logs(tables)),
+        copies=dict(_copies(tables, {each.table for each in damages})),
     )
+
+
+def _copies(tables: Tables, damaged: Collection[str]) -> Iterator[tuple[str, int]]:
+    """The tables with a key that have rows of one key, and how many of them are too many."""
+    for name in sorted(KEYS.keys() - damaged):
+        if copies := sum(rows for _files, rows in copied_rows(tables, name)):
+            yield name, copies
+
+
+def copied_rows(tables: Tables, name: str) -> Iterator[tuple[list[DataFile], int]]:
+    """The files of a table with a key that have rows of one key, together with those of the same keys, and how many
+    rows are too many. Memory does not grow with the table where its keys begin with a run, or it has chunks."""
+    snapshot = tables.snapshot(name)
+    for files in () if snapshot is None else _files_by_key(snapshot):
+        rows = tables.read_files(name, [file.path for file in files], columns=KEYS[name])
+        if copies := rows.num_rows - last_of_each_key(name, rows).num_rows:
+            yield files, copies
+
+
+def _files_by_key(snapshot: TableSnapshot) -> list[list[DataFile]]:
+    """The files in groups, the oldest of each first: rows of one key lie in one group, by chunks or the log's bounds of
+    the first column of the key."""
+    least, greatest = (f"{kind}.{KEYS[snapshot.name][0]}" for kind in ("min", "max"))
+    known = snapshot.statistics((least, greatest))
+    bounded = [
+        (known[file.path][least], known[file.path][greatest], file)
+        if file.chunk is None
+        else (file.chunk, file.chunk, file)
+        for file in snapshot.files()
+    ]
+    is_bounded = all(None not in own for own in bounded)
+    groups = list[list[DataFile]]()
+    highest: Any = None
+    for first, last, file in sorted(bounded, key=itemgetter(0)) if is_bounded else bounded:
+        if not groups or (is_bounded and first > highest):
+            groups.append([])
+            highest = last
+        groups[-1].append(file)
+        highest = max(highest, last) if is_bounded else None
+    return [sorted(group, key=attrgetter("modified_ms")) for group in groups]
 
 
 def _doubled_logs(tables: Tables) -> Iterator[DoubledLog]:

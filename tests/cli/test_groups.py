@@ -112,6 +112,8 @@ def test_patterns(ask: Callable[..., Done]) -> None:
     assert [IDLE, BILLS, "0"] in [line.split()[:3] for line in offsets.splitlines()]
     assert ORDERS not in offsets
     assert "unknown share group that matches" in ask("describe", "--group-glob", f"{PREFIX}-zzz*").complaint(2)
+    for words in (("list", f"{PREFIX}-*"), ("describe", IDLE)):
+        assert f"nearest: {BILLS!r}" in ask(*words, "--topic", f"{BILLS}x").complaint(2)
 
 
 def test_state_shows_each_group_as_a_whole(ask: Callable[..., Done]) -> None:

@@ -181,7 +181,9 @@ def test_rates_of_a_time(world: World, capsys: pytest.CaptureFixture[str]) -> No
     (found,) = asked(world, capsys, "rates", *options).answer["rates"]
     assert found["counts"]["archived"] == 1
     assert found["interval_start"] == (WRITTEN_MS + 3) // 1_000 * 1_000
-    assert asked(world, capsys, "rates", "--topic", "nothing").answer["rates"] == []
+    assert "did you mean 'payments'" in asked(world, capsys, "rates", "--topic", "payment").complaint(2)
+    assert "unknown topic of share group 'fraud'" in asked(world, capsys, "rates", "fraud", "--topic", "x").complaint(2)
+    assert asked(world, capsys, "rates", "fraud", "--until", "1").answer["rates"] == []
     assert "no duration" in asked(world, capsys, "rates", "--every", "0s").complaint(2)
     text = asked(world, capsys, "rates", as_json=False)
     assert text.stdout.split()[:3] == ["INTERVAL", "GROUP", "TOPIC"]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from acktrail.cli.common_options import error_json
-from acktrail.errors import AcktrailError
+from acktrail.errors import AcktrailError, NothingMatches
 from acktrail.plain_tables import KnownSum, known_lag, printable, table
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ class GroupAnswer:
 
 def describe_all(admin: ShareGroupAdmin, group_ids: Sequence[str], topic: str | None = None) -> list[GroupAnswer]:
     """The brokers' description of each group, in the order asked for; `topic` (shell style) leaves out other topics.
-    Two requests a coordinator, however many groups. Raises Unreachable, RetryableError: a coordinator did not answer.
-    """
+    Two requests a coordinator, however many groups. Raises NothingMatches: no topic is like `topic`;
+    Unreachable, RetryableError: a coordinator did not answer."""
     groups = admin.describe_groups(group_ids)
     described = [group.group_id for group in groups if not group.error_code]
     offsets = {answer.group_id: answer for answer in admin.describe_group_offsets(described)}
+    topics = {row.topic for answer in offsets.values() for row in answer.offsets}
+    if topic is not None and topics and not fnmatch.filter(topics, topic):
+        raise NothingMatches("topic", [topic], topics)
     found: list[GroupAnswer] = []
     for group in groups:
         failed = next((one for one in (group, offsets.get(group.group_id)) if one is not None and one.error_code), None)

@@ -157,7 +157,7 @@ class HistoryReader:
         until_ms: int | None = None,
     ) -> pa.Table:
         """Rows of ``time_buckets.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`. Raises
-        UnknownName (the history does not have the group)."""
+        UnknownName (the history does not have the group, or the topic within it)."""
         time = pc.field("record_timestamp_ms")
         where = all_of(
             self._about(group_id, topic),
@@ -167,8 +167,8 @@ class HistoryReader:
         batches = self.snapshot.batches(columns=RATE_INPUTS, where=where)
         pieces, none = map(pa.Table.from_batches, ([batch] for batch in batches)), no_record_offsets(self.tables)
         found = sum_rates(partial_rates(changes_of_records(piece, none), every_ms) for piece in pieces)
-        if group_id is not None and not found.num_rows:
-            self.known_partitions(group_id)
+        if not found.num_rows:
+            self.known_partitions(group_id, topic)
         return found
 
     def completeness(
@@ -178,13 +178,20 @@ class HistoryReader:
         share partition without any exported record is in no answer: it was created and deleted within a gap."""
         return read_completeness(self.tables, self._about(group_id, topic, partition), is_current=self.is_current)
 
-    def known_partitions(self, group_id: str) -> pa.Table:
-        """Topic id, partition and state partition of every share partition of a group, also of those deleted. Raises
-        UnknownName (there is none)."""
-        rows = self.tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id") == group_id)
-        if not rows.num_rows:
-            groups = pc.unique(self.tables.read(HELD, columns=["group_id"])["group_id"]).drop_null().to_pylist()
-            raise UnknownName("share group", group_id, known=groups)
+    def known_partitions(self, group_id: str | None, topic: str | None = None) -> pa.Table:
+        """Topic id, partition and state partition of every share partition of a group and a topic (name or id), also of
+        those deleted; None: of all. Raises UnknownName (there is none)."""
+        rows = self.tables.read(HELD, columns=list(_ADDRESS), where=pc.field("group_id").is_valid())
+        if group_id is not None:
+            groups, rows = rows["group_id"], rows.filter(pc.field("group_id") == group_id)
+            if not rows.num_rows:
+                raise UnknownName("share group", group_id, known=groups.unique().to_pylist())
+        if topic is not None:
+            topics, rows = rows["topic_id"], rows.filter(one_of("topic_id", self.ids_of(topic)))
+            if not rows.num_rows:
+                names = {self.topic(topic_id).topic or topic_id for topic_id in topics.unique().to_pylist()}
+                where = "" if group_id is None else f" of share group {group_id!r}"
+                raise UnknownName(f"topic{where}", topic, known=sorted(names))
         return rows
 
     def _about(
@@ -211,17 +218,13 @@ class HistoryReader:
         return found
 
     def _raise_unknown(self, group_id: str, topic: str, partition: int) -> None:
-        rows, ids = self.known_partitions(group_id).to_pylist(), self.ids_of(topic)
-        known = sorted({row["partition"] for row in rows if row["topic_id"] in ids})
-        if not known:
-            names = sorted({self.topic(row["topic_id"]).topic or row["topic_id"] for row in rows})
-            raise UnknownName(f"topic of share group {group_id!r}", topic, known=names)
+        known = sorted(set(self.known_partitions(group_id, topic)["partition"].to_pylist()))
         if partition not in known:
             raise UnknownName("partition", f"{topic}:{partition}", nearest=[f"{topic}:{known[-1]}"])
         raise InputError(
             f"nothing is known of partition {partition} of topic {topic!r} in share group {group_id!r}",
             hint="no record of it could be read",
-            data={"topic_ids": ids},
+            data={"topic_ids": self.ids_of(topic)},
         )
 
 

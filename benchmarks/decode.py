@@ -13,8 +13,7 @@ from rounds import rounds, timed
 from streaming import ROWS_AT_ONCE, memory_beyond_input
 from table import Row, pace
 
-from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.format.columns.decoding.irregular_values import CONTENT_COLUMNS
+from acktrail.format.columns.decoding.decode_records import CONTENT_COLUMNS, decode_records
 
 _PLAIN_PART = 20
 """The plain decoder gets one record in so many: it takes too long for all."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,6 @@ class BinaryColumn:
     starts: Int64Array
     lengths: Int64Array
     bounds: Int64Array | None = None
-
-    def take(self, rows: Int64Array) -> Self:
-        """`rows`, in that order."""
-        return type(self)(data=self.data, starts=self.starts[rows], lengths=self.lengths[rows])
 
     @property
     def ends(self) -> Int64Array:

@@ -6,22 +6,34 @@ with the strict decoder of ``wire``. Both give the same result for a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.errors import InputError
 from acktrail.format.columns.binary_column import Int64Array, binary_column
-from acktrail.format.columns.decoding.irregular_values import CONTENT_COLUMNS, Decoder, IrregularRows, decode_rows
 from acktrail.format.columns.decoding.regular_values import read_values
-from acktrail.format.columns.record_columns import CONTENT_NUMBERS
+from acktrail.format.columns.record_columns import CONTENT_NUMBERS, RecordColumns, content_columns
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import read_keys
-from acktrail.format.wire.raw_record import DecodeStatus
-from acktrail.format.wire.state_record import decode
+from acktrail.format.wire.raw_record import AddressedRecord, DecodeStatus, RawRecord, decode_with
+from acktrail.format.wire.state_record import SNAPSHOT_TYPE, decode, decode_key
+from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
+from acktrail.model.share_partition import KEY_COLUMNS
 
+Decoder = Callable[[bytes | None, bytes | None], StateRecord]
+"""Key and value to a record of a released dialect; raises MalformedRecord or UnsupportedRecord."""
+_FIRST: Final = STATE_RECORDS.get_field_index("record_type")
+CONTENT_COLUMNS: Final = pa.schema([STATE_RECORDS.field(index) for index in range(_FIRST, len(STATE_RECORDS))])
+"""The columns of ``STATE_RECORDS`` that are decoded from a record's bytes."""
+_Row = tuple[Any, ...]
+_key: Final = attrgetter(*KEY_COLUMNS)
+_NO_VALUE: Final[_Row] = (None,) * (len(CONTENT_NUMBERS) + 1)
+"""For each of ``CONTENT_NUMBERS``, and for the batches."""
 DECODED_RECORDS: Final = pa.schema([field for field in STATE_RECORDS if field.name not in {"cluster_id", "run_id"}])
 """``STATE_RECORDS`` without cluster and run."""
 
@@ -78,8 +90,14 @@ def _with_address(raw: pa.RecordBatch, content: pa.RecordBatch) -> pa.RecordBatc
 
 def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
     keys, values = read_keys(raw.column("key")), binary_column(raw.column("value"))
-    irregular = IrregularRows(raw)
-    records = read_values(values, keys.is_snapshot, irregular.decode, keys.regular)
+    irregular, content = np.empty(0, np.int64), decode_rows(raw.slice(0, 0))
+
+    def decode_irregular(rows: Int64Array) -> RecordColumns:
+        nonlocal irregular, content
+        irregular, content = rows, decode_rows(raw.take(pa.array(rows)))
+        return content_columns(content)
+
+    records = read_values(values, keys.is_snapshot, decode_irregular, keys.regular)
     types = keys.is_snapshot.astype(np.int8)
     types[(values.lengths < 0) & keys.is_snapshot] = _TOMBSTONE
     columns = {
@@ -90,15 +108,15 @@ def _content(raw: pa.RecordBatch) -> pa.RecordBatch:
     }
     if not keys.regular.all():
         has_irregular_key = pa.array(~keys.regular)
-        content = irregular.content.filter(pa.array(~keys.regular[irregular.rows]))
+        own = content.filter(pa.array(~keys.regular[irregular]))
         for name, column in columns.items():
-            columns[name] = pc.replace_with_mask(column, has_irregular_key, content.column(name))
-    outcomes = {name: irregular.content.column(name).to_pylist() for name in ("decode_status", "decode_error")}
+            columns[name] = pc.replace_with_mask(column, has_irregular_key, own.column(name))
+    outcomes = {name: content.column(name).to_pylist() for name in ("decode_status", "decode_error")}
     columns |= {
         **{name: records.numbers[name].to_arrow(CONTENT_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": records.batches.to_arrow(records.numbers["snapshot_epoch"].known),
-        "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, irregular.rows, outcomes["decode_status"]),
-        "decode_error": _texts(raw.num_rows, "", irregular.rows, outcomes["decode_error"]),
+        "decode_status": _texts(raw.num_rows, DecodeStatus.DECODED.value, irregular, outcomes["decode_status"]),
+        "decode_error": _texts(raw.num_rows, "", irregular, outcomes["decode_error"]),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in CONTENT_COLUMNS.names], schema=CONTENT_COLUMNS)
 
@@ -122,3 +140,42 @@ def _texts(count: int, default: str, rows: Int64Array, texts: Sequence[str | Non
     bounds, data = pa.py_buffer(np.cumsum(lengths, dtype=np.int32)), pa.py_buffer(b"".join(pieces))
     validity = None if default else pa.py_buffer(np.packbits(is_exception, bitorder="little"))
     return pa.StringArray.from_buffers(count, bounds, data, validity)
+
+
+def decode_rows(batch: pa.RecordBatch, decoder: Decoder = decode) -> pa.RecordBatch:
+    """``CONTENT_COLUMNS`` of `batch` (``RAW_RECORDS``), decoded one row at a time by a dialect's `decoder`.
+
+    A record that cannot be decoded still names its share partition where its key can be read.
+    """
+    columns = (column.to_pylist() for column in batch.columns)
+    rows = [
+        _row(
+            decode_with(decoder, RawRecord(state_partition=at, offset=offset, timestamp_ms=time, key=key, value=value))
+        )
+        for at, offset, time, key, value in zip(*columns, strict=True)
+    ]
+    decoded = zip(*rows, strict=True) if rows else ((),) * len(CONTENT_COLUMNS)
+    arrays = [pa.array(column, field.type) for column, field in zip(decoded, CONTENT_COLUMNS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=CONTENT_COLUMNS)
+
+
+def _row(decoded: AddressedRecord[StateRecord]) -> _Row:
+    outcome = (decoded.status.value, decoded.reason)
+    record = decoded.record
+    if record is None:
+        return (*_readable_key(decoded.raw.key), *_NO_VALUE, *outcome)
+    if isinstance(record, Tombstone):
+        return ("tombstone", *_key(record.key), *_NO_VALUE, *outcome)
+    record_type = "snapshot" if isinstance(record, ShareSnapshot) else "update"
+    numbers = (getattr(record, name, None) for name in CONTENT_NUMBERS)
+    batches = [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in record.batches]
+    return (record_type, *_key(record.key), *numbers, batches, *outcome)
+
+
+def _readable_key(key: bytes | None) -> _Row:
+    """Record type and share partition of a record whose value could not be read; nulls where its key cannot be read."""
+    try:
+        kind, share_partition = decode_key(key or b"")
+    except InputError:
+        return (None,) * 4
+    return ("snapshot" if kind == SNAPSHOT_TYPE else "update", *_key(share_partition))

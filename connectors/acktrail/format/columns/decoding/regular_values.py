@@ -16,8 +16,8 @@ from acktrail.format.columns.record_columns import (
     RecordColumns,
 )
 
-DecodeIrregular = Callable[[Int64Array, BinaryColumn], RecordColumns]
-"""Decodes the values in some rows, given as a column; nulls and no batches where a value cannot be read."""
+DecodeIrregular = Callable[[Int64Array], RecordColumns]
+"""Decodes the values in some rows; nulls and no batches where a value cannot be read."""
 
 _VARINT: Final = [("low", "u1"), ("high", "u1")]
 UPDATE: Final = np.dtype(
@@ -67,7 +67,7 @@ def read_values(
     """
     numbers, first, counts, regular = _find_regular(column, is_snapshot, trusted)
     irregular = np.flatnonzero(~regular)
-    other = decode_irregular(irregular, column.take(irregular)) if len(irregular) else None
+    other = decode_irregular(irregular) if len(irregular) else None
     if other is not None:
         counts[irregular] = other.batches.counts
         for name, number in numbers.items():

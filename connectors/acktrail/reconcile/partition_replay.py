@@ -98,7 +98,7 @@ class Replay:
 
     def _lowest_bases(self) -> dict[int, int]:
         """The lowest of the newest bases on each state partition: no record before it is needed."""
-        _, homes = self._offsets.index.keys_of(np.arange(len(self._offsets.index)))
+        homes = self._offsets.index.addresses_of(np.arange(len(self._offsets.index)))["state_partition"].to_numpy()
         bases = pa.table({"state_partition": homes, "base": self._offsets.newest("base_offset")})
         return extremes(bases, "base", "min")
 

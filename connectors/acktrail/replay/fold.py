@@ -5,7 +5,7 @@ States are numpy columns, tables and values of the model; their share partitions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -15,7 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError
-from acktrail.format.columns.binary_column import BoolArray, Int64Array, binary_column, by_partition_and_offset
+from acktrail.format.columns.binary_column import (
+    BoolArray,
+    Int64Array,
+    binary_column,
+    by_partition_and_offset,
+    starts_of,
+)
 from acktrail.format.columns.record_columns import (
     CONTENT_NUMBERS,
     BatchColumns,
@@ -25,7 +31,7 @@ from acktrail.format.columns.record_columns import (
     replayed_state_of,
 )
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
-from acktrail.format.columns.share_partition_keys import KeyColumns, fixed_binary, read_keys, snapshot_keys
+from acktrail.format.columns.share_partition_keys import fixed_binary, read_keys, snapshot_keys
 from acktrail.format.wire.state_record import SNAPSHOT_TYPE, decode_key, encode_key
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -55,37 +61,6 @@ REPLAYED_STATES: Final = pa.schema(
 _ROWS_AT_ONCE: Final = 8_192
 
 
-def states_after(
-    *,
-    partition_index: Int64Array,
-    offsets: Int64Array,
-    rows: Int64Array,
-    records: Sequence[RecordColumns],
-    counted: BoolArray,
-) -> StateColumns:
-    """The state of each share partition after its `counted` records.
-
-    Args:
-        partition_index, offsets, counted: shape (n,), in any order. Of two records of a share partition at one offset
-            the first one counts.
-        rows: int64, shape (n,): where the content of each is in `records`, end to end.
-        records: the content. A share partition's first record is its base; all others are updates.
-    """
-    order = by_partition_and_offset(partition_index, offsets)
-    if not counted.all():
-        order = order[counted[order]]
-    ordered, at = partition_index[order], offsets[order]
-    repeats = (ordered[1:] == ordered[:-1]) & (at[1:] == at[:-1])
-    if repeats.any():
-        order = order[np.append(True, ~repeats)]
-        ordered = partition_index[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    folded = fold(ConcatenatedRecords(records), rows[order], starts)
-    return StateColumns(
-        partition_index=ordered[starts], next_offsets=folded.numbers["offset"].values + 1, records=folded
-    )
-
-
 def replay_decoded(
     records: pa.Table, partition_index: Int64Array, states: StateColumns, first_replayed: Int64Array
 ) -> StateColumns:
@@ -105,13 +80,19 @@ def replay_decoded(
         return states
     count = len(states.partition_index)
     contents = [content_columns(batch, REPLAYED_COLUMNS[:2]) for batch in records.to_batches()]
-    return states_after(
-        partition_index=np.concatenate([states.partition_index, partition_index[rows]]),
-        offsets=np.concatenate([states.next_offsets - 1, offsets[rows]]),
-        rows=np.concatenate([np.arange(count), count + rows]),
-        records=[states.records, *contents],
-        counted=np.ones(count + len(rows), np.bool_),
-    )
+    numbers = np.concatenate([states.partition_index, partition_index[rows]])
+    offsets = np.concatenate([states.next_offsets - 1, offsets[rows]])
+    rows = np.concatenate([np.arange(count), count + rows])
+    order = by_partition_and_offset(numbers, offsets)
+    numbers, at = numbers[order], offsets[order]
+    repeats = (numbers[1:] == numbers[:-1]) & (at[1:] == at[:-1])  # of two records at one offset the first one counts
+    if repeats.any():
+        kept = np.append(True, ~repeats)
+        order, numbers = order[kept], numbers[kept]
+    starts = starts_of(numbers)
+    folded = fold(ConcatenatedRecords([states.records, *contents]), rows[order], starts)
+    next_offsets = folded.numbers["offset"].values + 1
+    return StateColumns(partition_index=numbers[starts], next_offsets=next_offsets, records=folded)
 
 
 def fold(records: ConcatenatedRecords, order: Int64Array, starts: Int64Array) -> RecordColumns:
@@ -236,14 +217,7 @@ class StateColumns:
     def to_arrow(self, index: SharePartitionIndex) -> pa.Table:
         """``REPLAYED_STATES``, ordered by `partition_index`."""
         ordered = self.take(np.argsort(self.partition_index))
-        keys, state_partitions = index.keys_of(ordered.partition_index)
-        columns = {
-            "state_partition": pa.array(state_partitions),
-            "group_id": keys.group_id,
-            "topic_id": keys.topic_id,
-            "partition": pa.array(keys.partition),
-            "batches": ordered.records.batches.to_arrow(),
-        }
+        columns = {**index.addresses_of(ordered.partition_index), "batches": ordered.records.batches.to_arrow()}
         for field in REPLAYED_STATES:
             if field.name not in columns:
                 number = ordered.records.numbers[_ADDRESS.get(field.name, field.name)]
@@ -319,13 +293,15 @@ class SharePartitionIndex:
         numbers = places.fill_null(UNREADABLE).to_numpy().astype(np.int64)
         return numbers[of_row], is_snapshot[rows]
 
-    def keys_of(self, partition_index: Int64Array) -> tuple[KeyColumns, npt.NDArray[np.int32]]:
-        """The decoded keys of some share partitions, and their state partitions."""
+    def addresses_of(self, partition_index: Int64Array) -> dict[str, pa.Array]:
+        """The state partition and the columns of the decoded key of some share partitions, by name."""
         addresses = self._addresses.take(pa.array(partition_index))
         homes, _ = binary_column(addresses).heads_and_ends(_HOME, _HOME)
         prefix = pa.scalar(SNAPSHOT_TYPE.to_bytes(_TYPE_BYTES), pa.binary())
         bodies = pc.binary_slice(addresses, _HOME.itemsize, _TO_THE_END)
-        return read_keys(pc.binary_join_element_wise(prefix, bodies, b"")), homes["number"].astype(np.int32)
+        keys = read_keys(pc.binary_join_element_wise(prefix, bodies, b""))
+        place = (homes["number"].astype(np.int32), keys.group_id, keys.topic_id, keys.partition)
+        return dict(zip(("state_partition", *KEY_COLUMNS), map(pa.array, place), strict=True))
 
 
 def _bodies(distinct: pa.BinaryArray) -> tuple[pa.BinaryArray, BoolArray]:

@@ -99,12 +99,8 @@ class NewestOffsets:
     def columns(self) -> dict[str, pa.Array]:
         """``ADDRESS``, the newest offsets, the time of the last record (null: not known, or no such record) and
         `archived_ranges`, for each share partition."""
-        keys, state_partitions = self.index.keys_of(np.arange(len(self.index)))
         return {
-            "state_partition": pa.array(state_partitions),
-            "group_id": keys.group_id,
-            "topic_id": keys.topic_id,
-            "partition": pa.array(keys.partition),
+            **self.index.addresses_of(np.arange(len(self.index))),
             **{name: pa.array(newest, mask=newest == _NONE) for name, newest in self._newest.items()},
             "archived_ranges": self._archived.lists(len(self.index)),
         }

@@ -31,7 +31,6 @@ from acktrail.connect.contract import LeaseTerms
 from acktrail.connect.source_batches import PRUNED, LogSpan, SourceBatch, state_source_partition
 from acktrail.errors import ConcurrentCommit, ForeignCluster, LeaseLost, LogChanged, Unreachable
 from acktrail.export.export_run import ExportRun, ExportSummary, observe
-from acktrail.kafka import log_reader
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.state_source import state_rows
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
@@ -41,6 +40,7 @@ from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.export_ranges import TableLogs
 from acktrail.tables.lease import sink_lease
 from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_plugins.stream import state_stream
 from acktrail_plugins.stream.state_stream import (
     ENDS,
     DataFileSink,
@@ -210,7 +210,7 @@ def test_a_task_reads_up_to_its_end_and_commits_nothing(kafka: KafkaConfig, grou
 def test_what_was_pruned_is_left_to_do(kafka: KafkaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the log has nothing else: the tables lack the gap."""
     topic = f"stream-{uuid4().hex}"
-    monkeypatch.setattr(log_reader, "STATE_TOPIC", topic)
+    monkeypatch.setattr(state_stream, "STATE_TOPIC", topic)
     plan = StreamPlan(kafka=kafka, tables=tables_in(tmp_path), run_id="r")
     assert plan.backlog()[1] == {}
     workload = Workload(kafka)

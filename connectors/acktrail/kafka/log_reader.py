@@ -8,7 +8,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from acktrail.config import KafkaConfig
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import DataBatch, batch_records
@@ -155,23 +154,6 @@ def records_at(topic: StateTopic, offsets: Mapping[int, int]) -> dict[int, RawRe
     reader = LogReader(topic, most_bytes=_FEW_BYTES)
     found = reader.records({number: (offset, offset + 1) for number, offset in offsets.items()})
     return {**dict.fromkeys(offsets), **{raw.state_partition: raw for raw in found}}
-
-
-class Incarnation(NamedTuple):
-    """One topic of one cluster; `topic_id` empty: the cluster has no such topic yet."""
-
-    cluster_id: str
-    topic_id: str
-
-
-def state_topic_now(config: KafkaConfig) -> tuple[Incarnation, Mapping[int, LogOffsets]]:
-    """The state topic and where its logs begin and end, by partition; none while there is no such topic. Raises
-    NotAuthorized (READ on the topic is missing), Unreachable, RetryableError."""
-    with ShareGroupAdmin(config) as admin:
-        topic = StateTopic(admin, STATE_TOPIC)
-        if not topic.is_present:
-            return Incarnation(topic.cluster_id, ""), {}
-        return Incarnation(topic.cluster_id, topic.topic_id), topic.log_offsets()
 
 
 class StateTopic:

@@ -37,8 +37,10 @@ from acktrail.connect.task_execution import TaskExecution
 from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableError
 from acktrail.executors import balanced_shares
 from acktrail.export.export_run import ExportRun, Written
-from acktrail.kafka.log_reader import state_topic_now
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_source import StateTask
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
@@ -88,17 +90,20 @@ class StreamPlan:
         that the tables lack, pruned or not, with where the log ends. Raises ForeignCluster (the tables are of another
         incarnation of the topic), NotAuthorized (READ on the topic is missing), Unreachable, RetryableError, and as
         ``Tables.snapshot``."""
-        now, logs = state_topic_now(self.kafka)
+        with ShareGroupAdmin(self.kafka) as admin:
+            topic = StateTopic(admin, STATE_TOPIC)
+            topic_id = topic.topic_id if topic.is_present else ""
+            logs = topic.log_offsets() if topic_id else {}
         tables = Tables(self.tables)
         tables.begin()
         stored = TableLogs(tables, tables.snapshot("state_records"))
-        stored.check_state_topic(now.topic_id or None)
+        stored.check_state_topic(topic_id or None)
         found = {}
         for number, log in logs.items():
-            name = state_source_partition(now.cluster_id, now.topic_id, number)
+            name = state_source_partition(topic.cluster_id, topic_id, number)
             position = (stored.position(name) or 0) - stored.stored_log(name, number).offset_shift
             found[number] = position, log.last_stable_offset or 0
-        return now._asdict(), found
+        return {"cluster_id": topic.cluster_id, "topic_id": topic_id}, found
 
     def prepare(self) -> None:
         """Make ``state_records`` where it is missing and the topic has records: a file without a log beside it is a

@@ -13,7 +13,8 @@ from expansion.support.expanded_topic import ExpandedTopic, expanded_topic
 from expansion.support.true_traffic import SharingMember
 from servers.workload import until
 
-from acktrail.kafka.log_reader import state_topic_now
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.log_reader import StateTopic
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -182,7 +183,8 @@ def test_a_state_topic_that_was_pruned_before_the_first_export(release: str, tmp
 
         def is_pruned() -> bool:
             world.play("write all")
-            return bool(state_topic_now(broker.config())[1][0].log_start_offset)
+            with ShareGroupAdmin(broker.config()) as admin:
+                return bool(StateTopic(admin).log_offsets()[0].log_start_offset)
 
         until(is_pruned, what="a state topic that was pruned")
         world.play(f"look apply 4 look {_END}")

@@ -28,9 +28,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported import export_ranges
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import find_damage
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.delta_sink import DeltaSink, departed, named
 from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text, read_ranges
-from acktrail.tables.exported.topic_listing import departed, named
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 """A tombstone and a record of an unknown type."""

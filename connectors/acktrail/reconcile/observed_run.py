@@ -25,7 +25,7 @@ from acktrail.replay.stored_offsets import OffsetRuns
 from acktrail.tables.commit_order import exported_before, number_at
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
-from acktrail.tables.exported.export_ranges import offset_shifts, read_ranges
+from acktrail.tables.exported.export_ranges import newest_shifts, read_ranges
 from acktrail.tables.open_runs import SAMPLED
 
 PHASES: Final = ("before", "after")
@@ -149,7 +149,7 @@ def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> tuple[dict
     found = tables.read("offset_observations", columns=columns, where=asked).to_pylist()
     rows = [row for row in found if row["partition"] is not None]
     sides = {(row["partition"], row["phase"]): row for row in rows}
-    shifts = offset_shifts(tables, {row["partition"] for row in rows}, known)
+    shifts = newest_shifts(tables, known)
 
     def offset(number: int, phase: str, name: str) -> int | None:
         found = sides.get((number, phase), {}).get(name)

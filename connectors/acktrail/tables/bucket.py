@@ -1,4 +1,4 @@
-"""Objects below a root, in object storage or in a folder, through obstore: read, listed, and put where there is none.
+"""Objects below a root, in object storage or in a folder, through obstore: read, listed, put where there is none.
 delta-rs's options are taken as they are.
 """
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 T = TypeVar("T")
-PAGE: Final = 1_000
-"""How many names S3 gives for one request."""
 _CLIENT: Final = re.compile(
     r"allow_(http|invalid_certificates)|(connect_|pool_idle_)?timeout|http[12]_only|pool_max_idle_per_host|proxy_\w+|"
     r"user_agent"
@@ -56,12 +54,6 @@ class Bucket:
 
         return self._asked(lambda store: bytes(obstore.get(store, path).bytes()))
 
-    def has(self, path: str) -> bool:
-        """Whether there is an object."""
-        import obstore
-
-        return self._asked(lambda store: obstore.head(store, path)) is not None
-
     def put(self, path: str, data: Any) -> bool:
         """Put `data` where there is no object; whether there was none. A root folder that was deleted meanwhile is not
         created again: RetryableError."""
@@ -84,26 +76,13 @@ class Bucket:
 
         self._asked(lambda store: obstore.delete(store, path))
 
-    def folders(self, path: str) -> list[str]:
-        """Names of what has objects below it, sorted. `path` empty: the root."""
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder."""
         import obstore
 
         with self._translated():
-            found = obstore.list_with_delimiter(self._store, path or None)["common_prefixes"]
-            return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
-
-    def names(self, folder: str, after: str = "", most: int | None = None) -> list[str]:
-        """The names in a folder that sort behind `after`, sorted; `most`: the first ones, of an object storage."""
-        import obstore
-
-        names: list[str] = []
-        with self._translated():
-            for found in obstore.list(self._store, folder, offset=f"{folder}/{after}", chunk_size=PAGE):
-                own = (each["path"].rpartition("/")[2] for each in found)
-                names += [name for name in own if name > after]  # not every storage can begin in the middle
-                if most is not None and len(names) >= most:
-                    break
-        return sorted(names)[:most]
+            found = obstore.list(self._store, folder)
+            return [each["path"].rpartition("/")[2] for part in found for each in part]
 
     @property
     def _store(self) -> ObjectStore:

@@ -29,7 +29,6 @@ from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 _OPTION: Final = "option."
-_TABLES: Final = "tables"
 TABLES_KEYS: Final = keys_in(__package__, "tables_keys.toml")
 POSITIONS: Final = "connector_positions"
 _TABLE_KEY: Final = b"table"
@@ -43,15 +42,10 @@ _LONGEST_NAME: Final = 128
 _NEXT: Final = "rename it with the transform Route"
 
 
-def storage_config(config: Config, root: str) -> TablesConfig:
-    """The storage of a parsed configuration: the key `root`, and options one by one."""
-    options = {name: str(value) for name, value in under(config, _OPTION).items()}
-    return TablesConfig(uri=config[root], options=options)
-
-
 def tables_config(config: Config) -> TablesConfig:
     """Where the tables of a parsed configuration are."""
-    return storage_config(config, _TABLES)
+    options = {name: str(value) for name, value in under(config, _OPTION).items()}
+    return TablesConfig(uri=config["tables"], options=options)
 
 
 def app_id(connector: str, source_partition: SourcePartition) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -46,13 +46,7 @@ class Entry:
 
 
 class WrittenPositions(ConnectorPositions):
-    """The positions of `connector`, to be moved. `clock` gives UTC instants. Raises as ``Tables``."""
-
-    def __init__(
-        self, tables: Tables, connector: str, *, clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
-    ) -> None:
-        super().__init__(tables, connector)
-        self._clock = clock
+    """The positions of `connector`, to be moved. Raises as ``Tables``."""
 
     def positions(self, wanted: Sequence[SourcePartition] | None = None) -> dict[SourcePartition, Position]:
         """The committed ones."""
@@ -61,7 +55,7 @@ class WrittenPositions(ConnectorPositions):
 
     def write_ahead(self, entries: Iterable[Entry]) -> None:
         """One commit of `entries`. Raises ConcurrentCommit when another writer wrote ahead of one of them."""
-        entries, at = list(entries), self._clock()
+        entries, at = list(entries), dt.datetime.now(dt.UTC)
         self._tables.append(
             POSITIONS,
             [

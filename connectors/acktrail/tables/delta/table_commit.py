@@ -169,17 +169,14 @@ def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
     )
 
 
-def write_data_file(
-    place: TablePlace,
-    rows: pa.Table,
-    *,
-    edges: Sequence[int] = (),
-    chunk: str | None = None,
-    modified_ms: int | None = None,
-) -> AddAction:
-    """A new file with `rows`, in their order, of a chunk in a chunked table; it is no part of the table before its
-    action is committed. `edges`: rows with which row groups begin, beside those of full ones. `modified_ms`: as old as
-    that; None: it is new. Raises OSError of the storage; then nothing is left of it."""
+def written_file(
+    place: TablePlace, rows: pa.Table, *, edges: Sequence[int] = (), modified_ms: int | None = None
+) -> pa.Table:
+    """Write `rows`, in their order, as a new file; gives its row of ``WRITTEN_FILES``; none for no rows. `edges`: rows
+    with which row groups begin, beside those of full ones. `modified_ms`: as old as that; None: it is new. Raises
+    OSError of the storage; then nothing is left of it."""
+    if not rows.num_rows:
+        return WRITTEN_FILES.empty_table()
     options = parquet_options(place.name)
     group = options.pop("row_group_size")
     path = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
@@ -189,26 +186,18 @@ def write_data_file(
             writer.write_table(rows.slice(begin, end - begin), row_group_size=group)
     content = sink.getvalue()
     place.put_file(path, content)
-    return AddAction(
-        path=path,
-        size=content.size,
-        partition_values={} if chunk is None else {CHUNK: chunk},
-        modification_time=modified_ms or time.time_ns() // 1_000_000,
-        data_change=True,
-        stats=_statistics(rows, measured_columns(place.name, rows.schema)),
-    )
+    own = {
+        "table": place.name,
+        "path": path,
+        "stats": _statistics(rows, measured_columns(place.name, rows.schema)),
+        "size": content.size,
+        "modification_time": modified_ms or time.time_ns() // 1_000_000,
+        "rows": rows.num_rows,
+    }
+    return pa.Table.from_pylist([own], schema=WRITTEN_FILES)
 
 
-def written_file(place: TablePlace, rows: pa.Table) -> pa.Table:
-    """Write `rows` as a new file; gives its row of ``WRITTEN_FILES``; none for no rows. Raises OSError."""
-    if not rows.num_rows:
-        return WRITTEN_FILES.empty_table()
-    done = write_data_file(place, rows)
-    named = {name: getattr(done, name) for name in ("path", "stats", "size", "modification_time")}
-    return pa.Table.from_pylist([{"table": place.name, "rows": rows.num_rows, **named}], schema=WRITTEN_FILES)
-
-
-def add_actions(files: pa.Table, chunk: int | None = None) -> list[AddAction]:
+def add_actions(files: pa.Table, chunk: int | str | None = None) -> list[AddAction]:
     """What makes `files` (``WRITTEN_FILES``) part of their table, or of a chunk of it."""
     columns = files.select(["path", "stats", "size", "modification_time"]).to_pylist()
     values = {} if chunk is None else {CHUNK: str(chunk)}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +21,10 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.exported import export_ranges
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.topic_listing import renew_topics
 
+_LASTING: Final = ("topic", "partition_count", "is_internal")
+"""What is kept of a topic that may not be described any more."""
+_Topic = Mapping[str, Any]
 _FEW_ROWS: Final = 1_000
 """A piece costs as much to write as about this number of rows: smaller ones are put together first."""
 
@@ -292,6 +294,46 @@ def _filled(rows: pa.Table, values: Mapping[str, int | None]) -> pa.Table:
         if name in values:
             rows = rows.set_column(index, name, pa.repeat(pa.scalar(values[name], pa.int64()), rows.num_rows))
     return rows
+
+
+def renew_topics(tables: Tables, listing: pa.Table, cluster_id: str) -> int:
+    """Take a complete listing (columns of ``TOPICS``) in one commit; gives the number of rows written.
+
+    A topic id keeps `first_seen_at`. One that the listing lacks is ``deleted``, or ``recreated`` when the
+    listing has its name under another id; one that may not be described (``not_authorized``) keeps the name and size
+    that were seen before. An empty listing is ignored: every cluster has topics.
+    """
+    if not listing.num_rows:
+        return 0
+    known = tables.read("topics", where=pc.field("cluster_id") == cluster_id).to_pylist()
+    present = named(known, listing.to_pylist())
+    changed = departed(known, present)
+    tables.upsert("topics", pa.Table.from_pylist([*present, *changed], schema=TABLES["topics"]))
+    return len(present) + len(changed)
+
+
+def named(known: Iterable[_Topic], listing: Iterable[_Topic]) -> list[dict[str, Any]]:
+    """`listing`, where topics that may not be described have what is `known` of them."""
+    before = {row["topic_id"]: {name: row[name] for name in _LASTING} for row in known}
+    return [
+        {**row, **before.get(row["topic_id"], {})} if row["status"] == "not_authorized" else dict(row)
+        for row in listing
+    ]
+
+
+def departed(known: Iterable[_Topic], listing: Iterable[_Topic]) -> list[dict[str, Any]]:
+    """The rows of `known` that `listing` changes: topic ids that are no longer there."""
+    present = {row["topic_id"]: row for row in listing}
+    run_id = next((row["run_id"] for row in present.values()), None)
+    successors = {row["topic"]: topic_id for topic_id, row in present.items()}
+    changed = []
+    for row in known:
+        successor = successors.get(row["topic"])
+        status = "deleted" if successor is None else "recreated"
+        if row["topic_id"] in present or (row["status"], row["successor_topic_id"]) == (status, successor):
+            continue
+        changed.append({**row, "status": status, "successor_topic_id": successor, "run_id": run_id})
+    return changed
 
 
 def placed(records: Iterable[pa.Table]) -> pa.Table:

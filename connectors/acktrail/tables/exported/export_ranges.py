@@ -18,13 +18,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import LOG_REPLACED, LogSpan, SourcePartition, state_source_partition
+from acktrail.connect.source_batches import LOG_REPLACED, LogSpan, SourcePartition
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.format.wire.raw_record import record_fingerprint
 from acktrail.tables.cluster_check import check_state_topic
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot, one_of
+from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
 from acktrail.tables.exported.record_files import extremes
 
 RANGES: Final = "ranges"
@@ -36,7 +36,7 @@ COPIED_COMMIT: Final = "copied_commit"
 _ATTEMPTS: Final = 20
 _READ: Final = (
     *("run_id", "exported_at", "records_version", "state_partition", "first_offset", "last_offset", "records_read"),
-    *("records_quarantined", "gap_first", "gap_last", "gap_reason"),
+    *("records_quarantined", "gap_first", "gap_last", "gap_reason", "offset_shift"),
 )
 _OF_SPAN: Final = (
     *("first_offset", "last_offset", "log_start_offset", "log_end_offset", "gap_first", "gap_last", "gap_reason"),
@@ -47,15 +47,14 @@ _Row = dict[str, Any]
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"
 _LAST: Final = "last"
-_SHIFTS: Final = ("state_partition", "offset_shift")
 RANGES_TABLE: Final = "export_ranges"
 EMPTY_COMMIT: Final = json.dumps({"commitInfo": {"operation": "WRITE", "operationParameters": {}}}) + "\n"
 """Replaces a commit that cannot be read: no action."""
 
 
 def read_ranges(tables: Tables) -> pa.Table:
-    """Run, time, offsets, counts and gaps of all rows. They are kept for the next call in this process: several steps
-    of a run ask for them, and the table has many small files until it is maintained."""
+    """Run, time, offsets, shifts, counts and gaps of all rows. They are kept for the next call in this process: several
+    steps of a run ask for them, and the table has many small files until it is maintained."""
     snapshot = tables.snapshot("export_ranges")
     if snapshot is None:
         return EXPORT_RANGES.empty_table()
@@ -180,29 +179,11 @@ def shift_mark(source_partition: SourcePartition, offset_shift: int) -> dict[str
     return {f"{source_partition}/{_SHIFT}": offset_shift} if offset_shift else {}
 
 
-def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Expression) -> dict[int, int]:
-    """Offset in the tables minus offset in Kafka's log, of the state partitions whose log was replaced. As of the
-    newest row of ``export_ranges`` that satisfies `where`. Where no log ever was replaced, nothing is read."""
-    records = tables.snapshot("state_records")
-    if records is None:
-        return {}
-    cluster_id, topic_id = (records.properties.get(name) for name in ("cluster_id", "state_topic_id"))
-    names = {number: state_source_partition(cluster_id or "", topic_id, number) for number in state_partitions}
-    replaced = [
-        number
-        for number, source_partition in names.items()
-        if StoredRecords(records, source_partition, number).offset_shift
-    ]
-    if not replaced:
-        return {}
-    own = where & one_of("state_partition", replaced) & pc.field("offset_shift").is_valid()
-    return extremes(tables.read("export_ranges", columns=_SHIFTS, where=own), "offset_shift", "max")
-
-
-def newest_shifts(tables: Tables) -> dict[int, int]:
-    """``offset_shifts`` of all state partitions, as of Kafka's log now, by ``export_ranges`` alone."""
-    own = tables.read("export_ranges", columns=_SHIFTS, where=pc.field("offset_shift").is_valid())
-    return extremes(own, "offset_shift", "max")
+def newest_shifts(tables: Tables, where: pc.Expression | None = None) -> dict[int, int]:
+    """Offset in the tables minus offset in Kafka's log, of the state partitions whose log was replaced, as of the
+    newest row of ``read_ranges`` that satisfies `where` (None: as of now)."""
+    rows = read_ranges(tables).filter(pc.field("offset_shift").is_valid())
+    return extremes(rows if where is None else rows.filter(where), "offset_shift", "max")
 
 
 class TableLogs:

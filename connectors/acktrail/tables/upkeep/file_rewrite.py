@@ -30,7 +30,7 @@ from acktrail.errors import ConcurrentCommit, DamagedTables
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.connector_tables import schema_of
 from acktrail.tables.delta.store import Tables, kept_committing
-from acktrail.tables.delta.table_commit import change_files, commit, remove_action, write_data_file
+from acktrail.tables.delta.table_commit import add_actions, change_files, commit, remove_action, written_file
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot, opened
@@ -120,15 +120,11 @@ def rewrite(snapshot: TableSnapshot, files: Sequence[DataFile], change: Change |
         _check_count(snapshot, files, rows.num_rows)
         if snapshot.name == RECORDS:
             rows = rows.sort_by(_LOOKED_UP_BY)
-        done = Rewrite(removed=tuple(files), rows_before=rows.num_rows)
-        rows = (rows if change is None else change(rows)).combine_chunks()
-        done.rows = rows.num_rows
-        if rows.num_rows:
-            modified_ms = max(file.modified_ms for file in files)
-            edges = _lookup_edges(rows) if snapshot.name == RECORDS else ()
-            own = write_data_file(snapshot.place, rows, edges=edges, chunk=files[0].chunk, modified_ms=modified_ms)
-            done.added = [own]
-    return done
+        kept = (rows if change is None else change(rows)).combine_chunks()
+        edges = _lookup_edges(kept) if snapshot.name == RECORDS else ()
+        modified_ms = max(file.modified_ms for file in files)
+        added = add_actions(written_file(snapshot.place, kept, edges=edges, modified_ms=modified_ms), files[0].chunk)
+    return Rewrite(removed=tuple(files), added=added, rows_before=rows.num_rows, rows=kept.num_rows)
 
 
 def _lookup_edges(rows: pa.Table) -> list[int]:

@@ -465,8 +465,8 @@ def test_one_archived_record_among_many_is_a_loss(world: Sick) -> None:
     assert world.look()["status"] == "ok"
     world.log(0, 402)
     world.write(update(KEY, 0, 402, (batch(400, 401, state=4),)))
-    assert world.look()["status"] == "reject_storm"
-    assert world.look(after=dt.timedelta(hours=1))["status"] == "loss_unseen"
+    row = world.look()
+    assert (row["status"], row["unseen_at"], row["archived_seen"]) == ("loss_unseen", row["observed_at"], 3)
 
 
 def test_archived_offsets_without_a_record_count_nowhere(world: Sick) -> None:

@@ -70,12 +70,12 @@ def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
     if not executions.num_rows:
         raise UnknownName("verified attempt at plan", plan_id)
     attempt = pc.max(executions["attempt"]).as_py()
-    verified_ms = int(pc.max(executions["verified_at"]).as_py().timestamp() * 1000)
+    verified = pc.max(executions["audit_sequence"]).as_py()
     frame = reset_result_frame(executions)
     planned = (_stored_plan(store, plan_id) or {}).get("partitions")
     rows = {"share partitions with a result": len(frame), "share partitions of the plan": planned}
     results = partial(_results, "reset_result", rows, lambda: frame)
-    run_id, cluster_id = f"reset-result-{plan_id}-{attempt}-{verified_ms}", executions["cluster_id"][0].as_py()
+    run_id, cluster_id = f"reset-result-{plan_id}-{attempt}-{verified}", executions["cluster_id"][0].as_py()
     return validate_once(store, run_id, cluster_id, rows, results)
 
 
@@ -135,7 +135,7 @@ def reset_result_frame(executions: pa.Table) -> pd.DataFrame:
         nothing was to be shown), `done_start_offset` and `done_described_start_offset` (missing where it is not done).
     """
     rows = _with_topic_ids(frame_of(executions))
-    ordered = rows.sort_values(["attempt", "verified_at"], kind="stable")
+    ordered = rows.sort_values(["attempt", "audit_sequence"], kind="stable", na_position="first")
     frame = ordered.drop_duplicates(["group_id", "topic", "partition"], keep="last").reset_index(drop=True)
     done = np.asarray(frame["status"].isin(_DONE), dtype=np.bool_)
     by_record = done & np.asarray(frame["status"] != Status.OK_BY_DESCRIPTION.value, dtype=np.bool_)

@@ -57,13 +57,16 @@ from acktrail.change.lifecycle.plan_life import (
     status_found,
     worst_status,
 )
-from acktrail.change.lifecycle.plan_status import Admission, UndoLedger
-from acktrail.change.planning.change_plan import plan_json
+from acktrail.change.lifecycle.plan_status import Admission, UndoLedger, list_plans, plan_status
+from acktrail.change.planning.change_plan import plan_json, with_hash
 from acktrail.change.request.reset_request import Strategy, StrategyKind
+from acktrail.change.verification.partition_outcome import verified_partition
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.batches import DeliveryState, StateBatch
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.reset_gate import reset_result_frame
 
 
 def rows_of(*entries: AuditEntry) -> list[AuditRow]:
@@ -180,6 +183,22 @@ def test_files_are_put_together_while_others_write(tmp_path: Path, monkeypatch: 
             done.result()
     rows = journal(tmp_path).audit()
     assert (len(rows), check_chain(rows, "c1")) == (13, None)
+
+
+def test_plans_and_results_have_the_order_of_their_commits(tmp_path: Path) -> None:
+    """Who wrote first had a clock two hours ahead: the list begins with the plan that was made last, and what was found
+    last of a share partition counts."""
+    for number, at in enumerate((NOW + dt.timedelta(hours=2), NOW)):
+        mine = journal(tmp_path, clock=lambda at=at: at)
+        plan = with_hash(replace(planned(f"p{number}"), created_at_ms=int(at.timestamp() * 1000)))
+        mine.write_plan(plan)
+        mine.write_executions([{**verified_partition(plan.partitions[0], [*Status][number], None), **RESULT}])
+        mine.note([entry(Event.RECORDED)])
+    assert [line["plan_id"] for line in list_plans(mine.tables)] == ["p1", "p0"]
+    assert [row["status"] for row in mine.executions("p0")] == [*Status][:2]
+    assert plan_status(mine.tables, "p0")["executions"][0]["status"] == [*Status][1]
+    frame = reset_result_frame(Tables(mine.tables).read("reset_executions"))
+    assert frame["status"].to_list() == [[*Status][1]]
 
 
 def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:
@@ -375,6 +394,7 @@ def test_who_may_approve(tmp_path: Path, rule: ApprovalRule, approved_by: list[s
 
 A, B = ("g", "orders", 0), ("g", "orders", 1)
 OK = (Status.OK, 5)
+RESULT = {"plan_id": "p0", "attempt": 1}
 BATCH = StateBatch(first_offset=41, last_offset=41, delivery_state=DeliveryState.ACKNOWLEDGED, delivery_count=1)
 
 

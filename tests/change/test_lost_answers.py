@@ -266,15 +266,21 @@ def plan_to(scene: Scene, group: str, target: int) -> dict[str, Any]:
     return scene.earliest(group, strategies={"to-offset": str(target)}, allow_skip=True)
 
 
-def test_a_request_that_arrives_late_is_found_by_a_later_look(scene: Scene) -> None:
+def test_a_request_that_arrives_late_is_found_by_a_later_look(scene: Scene, ask: Command) -> None:
     """Held back by the network until its sender has given up and found nothing: UNKNOWN, never FAILED, however often
-    one looks, and exit code 5. Delivered then: the next look finds it done. The audit keeps both."""
-    plan = plan_to(scene, scene.group(), 4)
+    one looks, and exit code 5. Delivered then: a dry run does not call its work stale, and the next look finds it done.
+    The audit keeps both."""
+    group = scene.group()
+    plan = plan_to(scene, group, 4)
     with unanswered(scene, plan):
         assert scene.standing(plan["plan_id"]) == "UNKNOWN"
         rows = scene.verify(plan, wait_s=0)
         with pytest.raises(OutcomeUnknown, match="no answer"):
             raise_unless_ok(plan["plan_id"], rows, None)
+    until(lambda: scene.starts(group) == [4, 4], what="the request to arrive")
+    for word in ("apply", "approve"):
+        complaint = ask("change", word, plan["plan_id"]).complaint(5)
+        assert (f"change apply {plan['plan_id']} --execute" in complaint, "stale" in complaint) == (True, False)
     assert {row["status"] for row in scene.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
     assert scene.standing(plan["plan_id"]) == "DONE"
     assert scene.verify(plan) == []

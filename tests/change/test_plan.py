@@ -23,6 +23,7 @@ from change.scenes import (
     scene_of,
     state,
 )
+from drivers.command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -288,3 +289,12 @@ def test_a_new_plan_that_is_refused_when_it_is_sent_is_stored_and_named(
         keep_or_execute(cast("Cluster", None), plan, tables, execute=True, as_json=False)
     assert (plan.plan_id in caught.value.hint, caught.value.data["plan"]) == (True, plan.plan_id)
     assert load_plan(tables, plan.plan_id) == plan
+
+
+def test_tables_that_are_made_by_the_way_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt root is a new one for a command that writes: one line says so, once, and where it is."""
+    file, root = tmp_path / "plan.json", tmp_path / "mispelt"
+    file.write_text(plan_json(a_plan()))
+    first, second = (run(capsys, "change", "reject", str(file), "--tables", str(root)) for _ in range(2))
+    assert (first.code, second.code, second.stderr) == (0, 0, "")
+    assert first.stderr == f"new tables were made at {root}: there is no such folder\n"

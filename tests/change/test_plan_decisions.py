@@ -250,11 +250,13 @@ def test_a_group_that_was_made_again_is_another_one(scene: Scene, ask: Command) 
 @ONE_RELEASE
 def test_commands_say_what_they_take(scene: Scene, ask: Command, tmp_path: Path) -> None:
     """A file that names its groups needs no --group; undo has --without-state as plan has it; a plan's name that no
-    file can have is an unknown plan, in one line."""
+    file can have is an unknown plan, in one line; a plan that makes new tables says where."""
     groups, file = sorted([scene.group(), scene.group()]), tmp_path / "offsets.csv"
     file.write_text("".join(f"{group},{TOPIC},{part},2\n" for group in groups for part in (0, 1)))
-    done = ask("change", "plan", "reset", "--from-file", str(file), "--json")
+    elsewhere = ("--tables", str(tmp_path / "typo"))
+    done = ask("change", "plan", "reset", "--from-file", str(file), "--json", *elsewhere, tables=False)
     assert json.loads(done.stdout)["request"]["groups"] == groups
+    assert done.stderr.startswith(f"new tables were made at {elsewhere[1]}: "), done
     file.write_text(f"{TOPIC},0,2\n")
     assert "give --group" in ask("change", "plan", "reset", "--from-file", str(file)).complaint(2)
     plan = scene.earliest(groups[0])

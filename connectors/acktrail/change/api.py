@@ -138,12 +138,16 @@ def recheck(
     is_approved: bool = False,
 ) -> Sequence[Row]:
     """What `execute` would send now, without what is done already, one row a part. `is_approved`: an approval is about
-    to be noted. Raises as `execute`."""
+    to be noted. Raises as `execute`; OutcomeUnknown also where what moved may be the work of the plan's own request."""
     _check_cluster(cluster, plan)
     rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
     admission = Admission(journal=open_journal(tables, plan), plan=plan, rule=rule, longest_ms=max_age_ms)
     with _kind_of_plan_named(plan):
-        return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
+        try:
+            return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
+        except PlanStale:
+            admission.life().check_known()
+            raise
 
 
 def execute(

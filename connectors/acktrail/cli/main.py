@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn
@@ -13,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from acktrail import __version__
+from acktrail.activity import listening
 from acktrail.branches import load, registered
 from acktrail.cli.common_options import command_group, error_json, spread, wants_json
 from acktrail.errors import AcktrailError, MissingDependency, NotNamed
@@ -227,7 +229,8 @@ def main() -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        result = typer.main.get_command(app)(args=arguments, prog_name="acktrail", standalone_mode=False)
+        with listening(lambda _: None, partial(typer.echo, err=True)):
+            result = typer.main.get_command(app)(args=arguments, prog_name="acktrail", standalone_mode=False)
     except NotNamed as error:  # installing comes before naming
         return _failed(_missing_package(arguments) or error, arguments)
     except AcktrailError as error:

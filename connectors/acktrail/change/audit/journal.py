@@ -47,6 +47,8 @@ _ENDS: Final = frozenset({Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, E
 _FORGOTTEN_AFTER_MS: Final = 86_400_000
 """A lease that ran out this long ago blocks no one, by any clock."""
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
+_NEWEST: Final = "audit_sequence"
+_TIMES: Final = {PLANS: "created_at", EXECUTIONS: "verified_at"}
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -181,7 +183,7 @@ class Journal:
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
         """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
         snapshot = self._tables.followed(EXECUTIONS)
-        return [] if snapshot is None else _by_time(snapshot.rows({"plan_id": plan_id}))
+        return [] if snapshot is None else _ordered(EXECUTIONS, snapshot.rows({"plan_id": plan_id}))
 
     def _table(self, name: str) -> TableSnapshot:
         """The newest version of a table of the cluster; made if need be."""
@@ -272,22 +274,23 @@ def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:
 
 def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list[AuditRow]:
     """Rows of ``reset_audit``, in order; none when there is no such table yet."""
-    return in_order(AuditRow.from_row(row) for row in _read(tables, AUDIT, equal))
+    from acktrail.tables.delta.store import Tables
+
+    return in_order(AuditRow.from_row(row) for row in Tables(tables).rows(AUDIT, equal))
 
 
 def read_executions(
     tables: TablesConfig, plan_ids: Sequence[str], *, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Rows of ``reset_executions`` of these plans, oldest first."""
-    return _by_time(_read(tables, EXECUTIONS, {"plan_id": list(plan_ids)}, columns))
+    return _read(tables, EXECUTIONS, {"plan_id": list(plan_ids)}, columns)
 
 
 def read_plan_rows(
     tables: TablesConfig, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of ``reset_plans``, oldest first, before them what lost its time; none when there is no such table yet."""
-    rows = _read(tables, PLANS, equal, None if columns is None else [*columns, "created_at"])
-    return sorted(rows, key=lambda row: (row["created_at"] is not None, row["created_at"], str(row["plan_id"])))
+    """Rows of ``reset_plans``, oldest first; none when there is no such table yet."""
+    return _read(tables, PLANS, equal, columns)
 
 
 def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
@@ -304,13 +307,16 @@ def _read(
 ) -> list[dict[str, Any]]:
     from acktrail.tables.delta.store import Tables
 
-    return Tables(tables).rows(name, equal, columns=columns)
+    needed = None if columns is None else [*dict.fromkeys((*columns, _NEWEST, _TIMES[name]))]
+    return _ordered(name, Tables(tables).rows(name, equal, columns=needed))
+
+
+def _ordered(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`rows` in the order of their commits, which the newest audit row of their time shows; those beside the same one
+    by time."""
+    return sorted(rows, key=lambda row: (-1 if row[_NEWEST] is None else row[_NEWEST], str(row[_TIMES[name]])))
 
 
 def _rows(snapshot: TableSnapshot, equal: Mapping[str, object] = _ANY, first: int = 0) -> list[AuditRow]:
     least = {SEQUENCE: first} if first else {}
     return in_order(AuditRow.from_row(row) for row in snapshot.rows(equal, least=least))
-
-
-def _by_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))

@@ -280,7 +280,7 @@ def read_ledger(tables: TablesConfig, plan_ids: Iterable[str], rows: Iterable[_R
             waiting += undos.get(plan_id, ())
     if not wanted:
         return UndoLedger()
-    columns = ["plan_id", "attempt", "group_id", "topic", "partition", "target_offset", "status", "verified_at"]
+    columns = ["plan_id", "group_id", "topic", "partition", "target_offset", "status"]
     outcomes: dict[str, dict[Key, tuple[Status, int | None]]] = defaultdict(dict)
     for row in read_executions(tables, sorted(wanted), columns=columns):
         outcomes[row["plan_id"]][_key(row)] = (Status(row["status"]), row["target_offset"])

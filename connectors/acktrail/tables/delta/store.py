@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as fs
 from deltalake.exceptions import CommitFailedError
 
+from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, NoTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
@@ -217,13 +218,16 @@ class Tables:
     def create(
         self, name: str, *, schema: pa.Schema | None = None, properties: Mapping[str, str] = _NO_TEXT
     ) -> TableSnapshot:
-        """The table `name`, created with `schema` (None: acktrail's own) and `properties` if it does not exist.
-        ConfigurationError also where the storage cannot keep writers apart."""
+        """The table `name`, created with `schema` (None: acktrail's own) and `properties` if it does not exist. The
+        first one under a root is reported. ConfigurationError also where the storage cannot keep writers apart."""
         self.begin()
         found = self.followed(name)
         if found is not None:
             return found
+        why = self.why_absent()
         created = made(self.place(name), schema or TABLES[name], properties)
+        if why is not None:
+            doing(f"new tables were made at {self.root}: {why}", stays=True)
         self._followed[name] = created, created.version
         return created
 

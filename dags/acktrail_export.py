@@ -32,20 +32,17 @@ def make(profile: DagProfile) -> None:
     """The DAG of one profile."""
 
     @dag(
-        dag_id=profile.named("acktrail_export"),
+        **profile.settings(
+            "acktrail_export", __doc__, "kafka", "share-groups", retries=3, retry_delay=timedelta(seconds=10)
+        ),
         description="Copies what share groups acknowledged from Kafka into the tables, every minute.",
-        doc_md=profile.doc(__doc__ or ""),
         schedule=CronTriggerTimetable("* * * * *", timezone="UTC", run_immediately=True),
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=timedelta(minutes=30),
-        tags=["acktrail", "kafka", "share-groups", *profile.tags],
         params={
             **profile.params(),
             "kafka_conn_id": parameters.kafka_conn_id(profile.kafka_conn_id),
             "tables_uri": parameters.tables_uri(),
         },
-        default_args={"owner": "acktrail", "retries": 3, "retry_delay": timedelta(seconds=10)},
     )
     def acktrail_export() -> None:
         """One task."""

@@ -24,14 +24,10 @@ def make(profile: DagProfile) -> None:
     """The DAG of one profile."""
 
     @dag(
-        dag_id=profile.named("acktrail_maintenance"),
+        **profile.settings("acktrail_maintenance", __doc__, "maintenance", retry_delay=timedelta(minutes=1)),
         description="Keeps the tables small and quick, once a day.",
-        doc_md=profile.doc(__doc__ or ""),
         schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC"),
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=timedelta(hours=6),
-        tags=["acktrail", "maintenance", *profile.tags],
         params={
             **profile.params(),
             "tables_uri": parameters.tables_uri(),
@@ -41,7 +37,6 @@ def make(profile: DagProfile) -> None:
                 pattern=parameters.AGE,
             ),
         },
-        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(minutes=1)},
     )
     def acktrail_maintenance() -> None:
         """One task."""

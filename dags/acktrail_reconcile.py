@@ -33,14 +33,10 @@ def make(profile: DagProfile) -> None:
     """The DAG of one profile."""
 
     @dag(
-        dag_id=profile.named("acktrail_reconcile"),
+        **profile.settings("acktrail_reconcile", __doc__, "kafka", "share-groups", "spark", "data-quality"),
         description="Replays the exported state, compares it with the cluster, checks it, reports who is in trouble.",
-        doc_md=profile.doc(__doc__ or ""),
         schedule=[exported(profile)],
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=timedelta(hours=2),
-        tags=["acktrail", "kafka", "share-groups", "spark", "data-quality", *profile.tags],
         params={
             **profile.params(),
             "kafka_conn_id": parameters.kafka_conn_id(None, empty="Empty: the export's."),
@@ -52,7 +48,6 @@ def make(profile: DagProfile) -> None:
                 pattern=parameters.NO_CREDENTIALS,
             ),
         },
-        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
     )
     def acktrail_reconcile() -> None:
         """Each task works on the observation that the first one makes."""

@@ -29,10 +29,8 @@ def make(profile: DagProfile) -> None:
     """The DAG of one profile."""
 
     @dag(
-        dag_id=profile.named("acktrail_reset_offsets"),
+        **dag_settings(profile, "acktrail_reset_offsets", __doc__),
         description="Resets the start offsets of share groups: plan, approval, execution, verification.",
-        doc_md=profile.doc(__doc__ or ""),
-        **dag_settings(profile),
         params={**profile.params(), **parameters.reset_form(profile.kafka_conn_id)},
     )
     def acktrail_reset_offsets() -> None:

@@ -24,10 +24,8 @@ def make(profile: DagProfile) -> None:
     """The DAG of one profile."""
 
     @dag(
-        dag_id=profile.named("acktrail_rollback_offsets"),
+        **dag_settings(profile, "acktrail_rollback_offsets", __doc__),
         description="Undoes an earlier reset of share groups.",
-        doc_md=profile.doc(__doc__ or ""),
-        **dag_settings(profile),
         params={**profile.params(), **parameters.rollback_form(profile.kafka_conn_id)},
     )
     def acktrail_rollback_offsets() -> None:

@@ -98,15 +98,13 @@ def change_steps(plan: Any) -> ChangeSteps:
     return ChangeSteps(dry_run_ends_here(), _approval(), approver, recheck(plan), sent, verify(plan))
 
 
-def dag_settings(profile: DagProfile) -> dict[str, Any]:
-    """What the DAGs of changes have in common."""
+def dag_settings(profile: DagProfile, base: str, text: str | None) -> dict[str, Any]:
+    """What the DAGs of changes have in common; see ``DagProfile.settings``."""
     return {
+        **profile.settings(base, text, "kafka", "share-groups", "data-quality"),
         "schedule": None,
-        "catchup": False,
         "max_active_runs": 1_000,  # those that wait for a person count; leases keep changes of a group apart
         "dagrun_timeout": timedelta(hours=48),
-        "tags": ["acktrail", "kafka", "share-groups", "data-quality", *profile.tags],
-        "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
         "on_failure_callback": change_notifiers("failed"),
         "on_success_callback": change_notifiers("succeeded"),
     }

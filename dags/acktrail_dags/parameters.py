@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import Param
@@ -56,6 +57,7 @@ STRATEGIES: Final[Mapping[str, tuple[str | None, str]]] = {
 _COMMAND_OR_OPTION: Final = re.compile(r"`[^`]*`|acktrail [^,;:()]*|--[a-z][a-z-]*")
 _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
 _LONGEST: Final = 64
+_RETRY_DELAY: Final = timedelta(seconds=15)
 
 
 def _param(kind: str, title: str, description: str, default: Any, *, required: bool = False, **schema: Any) -> Param:
@@ -234,17 +236,23 @@ class DagProfile:
         """Where this profile's pages are below those of all profiles; empty for one alone."""
         return self.suffix.strip("_")
 
-    @property
-    def tags(self) -> list[str]:
-        """Beside the tags of the DAG."""
-        return [] if self.name is None else [f"profile:{self.name}"[:_LONGEST]]
-
-    def doc(self, text: str) -> str:
-        """A DAG's documentation, with what is its own."""
-        if self.name is None:
-            return text
-        ids = f" Ids of its DAGs and assets end with `{self.suffix}`." if self.suffix else ""
-        return f"{text}\n**Profile**: `{self.name}`, Airflow connection `{self.kafka_conn_id}`.{ids}\n"
+    def settings(
+        self, base: str, text: str | None, *tags: str, retries: int = 2, retry_delay: timedelta = _RETRY_DELAY
+    ) -> dict[str, Any]:
+        """What all DAGs have; `text` documents this one."""
+        about, more = text or "", []
+        if self.name is not None:
+            ids = f" Ids of its DAGs and assets end with `{self.suffix}`." if self.suffix else ""
+            about += f"\n**Profile**: `{self.name}`, Airflow connection `{self.kafka_conn_id}`.{ids}\n"
+            more = [f"profile:{self.name}"[:_LONGEST]]
+        return {
+            "dag_id": self.named(base),
+            "doc_md": about,
+            "catchup": False,
+            "max_active_runs": 1,
+            "tags": ["acktrail", *tags, *more],
+            "default_args": {"owner": "acktrail", "retries": retries, "retry_delay": retry_delay},
+        }
 
     def params(self) -> dict[str, Param]:
         """The form's field that says which profile a run is for; none without profiles."""

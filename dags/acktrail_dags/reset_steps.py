@@ -4,7 +4,7 @@ order."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -17,10 +17,7 @@ from acktrail.change.lifecycle.plan_status import undo_offsets, undo_request, un
 from acktrail.change.planning.notices import refusals_among
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
-from acktrail.errors import (
-    InputError,
-    QualityGateFailed,
-)
+from acktrail.errors import InputError, QualityGateFailed
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import now_ms
 from acktrail_dags.change_steps import (
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _log: Final = logging.getLogger("acktrail.dags")
-_FILL_IN: Final = "fill in that field"
 
 
 class ResetOrder(Place):
@@ -57,17 +53,8 @@ class ResetOrder(Place):
 def validate_reset(**context: Unpack[Context]) -> ResetOrder:
     """The request that the form describes. Fails with the field or the rule that it breaks."""
     form, asked_by = context["params"], begin(context)
-    strategies = _strategies(form)
-    _check_scope(form)
-    asked = {
-        **{name: form[name] for name in ("groups", "all_topics", "allow_skip")},
-        "topics": form["topics"] or [],
-        "strategies": strategies,
-        "allow": form["allow"] or [],
-        "reason": form["reason"] or "",
-        "requested_by": asked_by,
-    }
-    return _order(form, parse_request(asked))
+    asked = {name: form[name] for name in ("groups", "topics", "all_topics", "allow_skip", "allow", "reason")}
+    return _order(form, parse_request({**asked, "strategies": _strategies(form), "requested_by": asked_by}))
 
 
 @task(task_id="validate", multiple_outputs=False, execution_timeout=SHORT)
@@ -78,13 +65,8 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     form, asked_by = context["params"], begin(context)
     tables = tables_config(form["tables_uri"], form.get("profile"))
     earlier = undoable(load_plan(tables, form["plan_id"]))
-    undo = undo_request(
-        earlier,
-        topics=tuple(form["topics"] or ()),
-        reason=form["reason"] or "",
-        requested_by=asked_by,
-        allow_moved_on=form["allow_moved_on"],
-    )
+    asked = {name: form[name] for name in ("topics", "reason", "allow_moved_on")}
+    undo = undo_request(earlier, **asked, requested_by=asked_by)
     undo_offsets(tables, earlier, undo.topics, now_ms=now_ms())  # raises where there is nothing to undo
     return _order(form, undo)
 
@@ -153,32 +135,16 @@ def check_result(planned: StoredPlan) -> None:
 
 
 def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
-    """The one strategy with its value. A value in a field of another strategy is refused."""
+    """The one strategy with its value. A value, or a yes, in a field of another strategy is refused."""
     strategy = form["strategy"]
-    field, _ = STRATEGIES[strategy]
-    _leave_empty(form, f"{TITLES['strategy']}: {strategy}", {name for name, _ in STRATEGIES.values() if name != field})
+    what, (field, _) = f"{TITLES['strategy']}: {strategy}", STRATEGIES[strategy]
+    others = {name for name, _ in STRATEGIES.values() if name not in (field, None)}
+    if stray := sorted(TITLES[name] for name in others if form[name] or type(form[name]) is int):
+        raise InputError(f"{what} does not take {stray[0]}", hint="leave that field empty")
     value = None if field is None else form[field]
     if field is not None and value is None:
-        raise InputError(f"{TITLES['strategy']}: {strategy} needs {TITLES[field]}", hint=_FILL_IN)
+        raise InputError(f"{what} needs {TITLES[field]}", hint="fill in that field")
     return {strategy: None if value is None else str(value)}
-
-
-def _check_scope(form: Mapping[str, Any]) -> None:
-    """Which topics, said once."""
-    scope = ("topics", "all_topics")
-    if form["strategy"] == "from-file":
-        _leave_empty(form, f"{TITLES['strategy']}: from-file", scope)
-    elif all(form[name] for name in scope):
-        _leave_empty(form, TITLES["topics"], ["all_topics"])
-    elif not any(form[name] for name in scope):
-        raise InputError(f"{TITLES['topics']} is empty", hint=f"{_FILL_IN}, or choose {TITLES['all_topics']}")
-
-
-def _leave_empty(form: Mapping[str, Any], what: str, names: Iterable[str | None]) -> None:
-    """Refuse a value, or a yes, in one of the fields `names`, which `what` does not take."""
-    filled = {name for name, value in form.items() if value or type(value) is int}
-    if stray := sorted(TITLES[name] for name in filled.intersection(names)):
-        raise InputError(f"{what} does not take {stray[0]}", hint="leave that field empty")
 
 
 def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:

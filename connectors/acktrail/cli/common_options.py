@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
@@ -134,8 +134,10 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(group: Any) -> list[inspect.Parameter]:
-    hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-    return [inspect.Parameter(of.name, kind, default=of.default, annotation=hints[of.name]) for of in fields(group)]
+    """Of the fields of a class of options; one without a default is needed."""
+    hints, own = get_type_hints(group, include_extras=True), inspect.Parameter
+    defaults = {of.name: own.empty if of.default is MISSING else of.default for of in fields(group)}
+    return [own(name, own.KEYWORD_ONLY, default=of, annotation=hints[name]) for name, of in defaults.items()]
 
 
 def json_line(form: object) -> str:

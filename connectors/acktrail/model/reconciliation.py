@@ -83,10 +83,10 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+_TEXTS: Final = tomllib.loads(files(rules).joinpath("verdicts.toml").read_text("utf-8"))
+VERDICTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(_TEXTS["verdict"])
+"""The `tone` and the `meaning` of each verdict."""
 RULES: Final[Mapping[str, tuple[Verdict, str]]] = MappingProxyType(
-    {
-        rule["name"]: (Verdict(rule["verdict"]), rule["reason"])
-        for rule in tomllib.loads(files(rules).joinpath("verdicts.toml").read_text("utf-8"))["rule"]
-    }
+    {rule["name"]: (Verdict(rule["verdict"]), rule["reason"]) for rule in _TEXTS["rule"]}
 )
 """The verdict of each rule, and its reason with the names of texts."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.model.reconciliation import VERDICTS
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import KnownSum, printable, shortened
 
@@ -34,30 +35,7 @@ _OWN_TONES: Final = {
 }
 _OF_SEVERAL: Final = {"holds": "hold", "fails": "fail"}
 _RESULT_TONES: Final = {"holds": "ok", "noted": "info"}
-_VERDICTS: Final = {
-    "match": ("ok", "the replayed value lies between the cluster's two answers"),
-    "live_ahead": (
-        "critical",
-        "the cluster has come further than the durable state: records of the state topic are missing",
-    ),
-    "durable_ahead": (
-        "critical",
-        "the durable state is further than the cluster: it lost or never loaded what was written",
-    ),
-    "missing_state": ("critical", "the cluster describes it, the state topic holds nothing of it"),
-    "orphan_state": ("warning", "the state topic holds it, but its group or topic is gone or does not list it"),
-    "before_log_start": (
-        "warning",
-        "the start offset is below the log: legal, put right at the next load; lag is overstated",
-    ),
-    "past_log_end": (
-        "critical",
-        "the state reaches beyond the log's end: a reset beyond it, or a truncated or replaced log",
-    ),
-    "not_authorized": ("warning", "its group or topic may not be described: a right (DESCRIBE) is missing"),
-    "unknown": ("unknown", "not enough is known to compare"),
-}
-VERDICT_MEANINGS: Final = {verdict: meaning for verdict, (_, meaning) in _VERDICTS.items()}
+VERDICT_MEANINGS: Final = {verdict: own["meaning"] for verdict, own in VERDICTS.items()}
 
 
 def canonical(word: str | None) -> str:
@@ -72,7 +50,7 @@ def in_words(word: str | None) -> str:
 
 def verdict_tone(verdict: str) -> str:
     """The tone of a verdict; one that this release does not know is never good news."""
-    return _VERDICTS.get(canonical(verdict), ("unknown", ""))[0]
+    return VERDICTS.get(canonical(verdict), {"tone": "unknown"})["tone"]
 
 
 def severity_tone(severity: str) -> str:

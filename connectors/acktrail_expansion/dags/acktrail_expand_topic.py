@@ -31,10 +31,8 @@ def make(profile: DagProfile) -> None:
     """The DAG of one profile."""
 
     @dag(
-        dag_id=profile.named("acktrail_expand_topic"),
+        **dag_settings(profile, "acktrail_expand_topic", __doc__),
         description="Adds partitions to a topic: plan, approval, expansion between looks, fences.",
-        doc_md=profile.doc(__doc__ or ""),
-        **dag_settings(profile),
         params={
             **profile.params(),
             "topic": p.text("Topic", "The topic that gets more partitions.", required=True, pattern=p.TOPIC_NAME),

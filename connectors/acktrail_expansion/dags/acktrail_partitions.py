@@ -31,14 +31,12 @@ def make(profile: DagProfile) -> None:
     """The DAG of one profile."""
 
     @dag(
-        dag_id=profile.named("acktrail_partitions"),
+        **profile.settings(
+            "acktrail_partitions", __doc__, "kafka", "data-quality", "spark", retry_delay=timedelta(seconds=10)
+        ),
         description="Looks at partitions and groups, and audits expansions, every five minutes.",
-        doc_md=profile.doc(__doc__ or ""),
         schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=True),
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=timedelta(hours=2),
-        tags=["acktrail", "kafka", "data-quality", "spark", *profile.tags],
         params={
             **profile.params(),
             "topics": parameters.names("Topics", "The topics to look at. Empty: all that are not internal."),
@@ -46,7 +44,6 @@ def make(profile: DagProfile) -> None:
             "tables_uri": parameters.tables_uri(),
             "spark_conn_id": parameters.spark_conn_id(),
         },
-        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=10)},
     )
     def acktrail_partitions() -> None:
         """Each task works on the look that the first one takes."""

@@ -107,7 +107,7 @@ def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> tuple[Re
     migration = Migration(
         way=TranslationWay(way),
         at_ms=params.get("at_ms"),
-        topic_map=_topic_map(params.get("topic_map", ())),
+        topic_map=_topic_map(params.get("topic_map") or ()),
         topic_prefix=str(params.get("topic_prefix") or ""),
         offset_syncs=params.get("offset_syncs") or None,
         checkpoints=params.get("checkpoints") or None,

@@ -295,29 +295,12 @@ def undoable(plan: ChangePlan) -> ChangePlan:
     return plan
 
 
-def undo_request(
-    plan: ChangePlan,
-    *,
-    topics: Sequence[str] = (),
-    reason: str = "",
-    requested_by: str = "",
-    allow_moved_on: bool = False,
-    without_state: bool = False,
-) -> ResetRequest:
-    """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back.
-    `allow_moved_on`: also where the group moved on since. A group that the plan deleted is made again."""
-    return parse_request(
-        {
-            "groups": plan.group_ids,
-            "topics": topics,
-            "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id},
-            "allow_moved_on": allow_moved_on,
-            "allow_create": kind_of(plan).is_deletion,
-            "without_state": without_state,
-            "reason": reason,
-            "requested_by": requested_by,
-        }
-    )
+def undo_request(plan: ChangePlan, **asked: Any) -> ResetRequest:
+    """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back. `asked`:
+    `topics`, `reason`, `requested_by`, `without_state`, and `allow_moved_on`: also where the group moved on since. A
+    group that the plan deleted is made again."""
+    undone = {"groups": plan.group_ids, "allow_create": kind_of(plan).is_deletion}
+    return parse_request({**undone, "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id}, **asked})
 
 
 def undo_offsets(

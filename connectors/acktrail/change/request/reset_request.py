@@ -237,8 +237,8 @@ def parse_topic(text: str) -> TopicScope:
 
 def parse_request(params: Mapping[str, Any], strategy: Strategy | None = None) -> ResetRequest:
     """A request from a person's input: the fields of `ResetRequest`, but topics as ``topic[:0,1]``, and `strategies`
-    (value by name), unless the `strategy` is given; a missing one has its default. Raises ChangeRefused: with the
-    rule's name."""
+    (value by name), unless the `strategy` is given; what is missing or empty has its default. Raises ChangeRefused:
+    with the rule's name."""
     if strategy is None:
         chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
         strategy = choose_strategy(chosen, now_ms=now_ms())
@@ -249,13 +249,13 @@ def parse_request(params: Mapping[str, Any], strategy: Strategy | None = None) -
     flags = ("all_groups", "all_topics", "allow_skip", "allow_create", "without_state", "allow_moved_on")
     request = ResetRequest(
         strategy=strategy,
-        groups=tuple(params.get("groups", ())),
-        group_globs=tuple(params.get("group_globs", ())),
-        topics=tuple(parse_topic(text) for text in params.get("topics", ())),
+        groups=tuple(params.get("groups") or ()),
+        group_globs=tuple(params.get("group_globs") or ()),
+        topics=tuple(parse_topic(text) for text in params.get("topics") or ()),
         out_of_range=OutOfRange(out_of_range),
-        reason=str(params.get("reason", "")),
+        reason=str(params.get("reason") or ""),
         requested_by=str(params.get("requested_by", "")),
-        allow=tuple(params.get("allow", ())),
+        allow=tuple(params.get("allow") or ()),
         **{name: bool(params.get(name, False)) for name in flags},
     )
     return check_request(request)

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -44,7 +44,6 @@ def _number(name: str, text: str) -> Any:
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", help="A topic, or some of its partitions: topic:0,1,2. May be repeated.")
 ]
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail change apply`.")]
 MaxAge = Annotated[float, _number("--max-age", "Hours that a plan may be old.")]
 WaitEmpty = Annotated[float, _number("--wait-empty", "Seconds to wait for the groups to have no members.")]
@@ -57,21 +56,25 @@ WithoutState = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class WhereOptions:
-    """Which groups, and which of their topics."""
-
-    group: Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")] = None
-    group_glob: Annotated[
-        list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches, for example 'orders-*'.")
-    ] = None
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group there is.")] = False
-    topic: Topics = None
+class NamedOptions:
+    """Options that a request has under the same names."""
 
     @property
     def named(self) -> dict[str, Any]:
         """As `parse_request` takes them."""
-        groups = {"groups": self.group or [], "group_globs": self.group_glob or [], "all_groups": self.all_groups}
-        return {**groups, "topics": self.topic or []}
+        return {of.name: getattr(self, of.name) for of in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class WhereOptions(NamedOptions):
+    """Which groups, and which of their topics."""
+
+    groups: Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")] = None
+    group_globs: Annotated[
+        list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches, for example 'orders-*'.")
+    ] = None
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group there is.")] = False
+    topics: Topics = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +88,11 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Because:
+class Because(NamedOptions):
     """Who asks for a change, and why."""
 
     reason: Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")] = ""
     requested_by: Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")] = ""
-
-    @property
-    def named(self) -> dict[str, str]:
-        """As a plan keeps it."""
-        return {"reason": self.reason, "requested_by": self.requested_by}
 
 
 def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:

@@ -55,25 +55,30 @@ class Where:
         return {kind: None if value is True else value for kind, value in given.items() if value not in (None, False)}
 
 
-def plan_reset(
-    *,
-    scope: change_preview.WhereOptions,
-    all_topics: change_preview.AllTopics = False,
-    to: Where,
+@dataclass(frozen=True, slots=True)
+class ResetOptions(change_preview.NamedOptions):
+    """What a reset may do besides."""
+
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")] = False
     out_of_range: Annotated[
         str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")
-    ] = "clamp",
-    allow_skip: Annotated[
-        bool, typer.Option("--allow-skip", help="Unfinished records may be skipped for good.")
-    ] = False,
-    allow_create: Annotated[
-        bool, typer.Option("--allow-create", help="Create the group if it does not exist.")
-    ] = False,
-    without_state: change_preview.WithoutState = False,
+    ] = "clamp"
+    allow_skip: Annotated[bool, typer.Option("--allow-skip", help="Unfinished records may be skipped for good.")] = (
+        False
+    )
+    allow_create: Annotated[bool, typer.Option("--allow-create", help="Create the group if it does not exist.")] = False
+    without_state: change_preview.WithoutState = False
     allow: Annotated[
         list[str] | None,
         typer.Option("--allow", help="This rule only warns, where a refusal names it here; may be repeated."),
-    ] = None,
+    ] = None
+
+
+def plan_reset(
+    *,
+    scope: change_preview.WhereOptions,
+    to: Where,
+    how: ResetOptions,
     because: change_preview.Because,
     wait_empty: change_preview.WaitEmpty = 0.0,
     out: change_preview.Out = None,
@@ -94,18 +99,7 @@ def plan_reset(
     from acktrail.change.new_plans import make_plan
     from acktrail.change.request.reset_request import parse_request
 
-    asked = {
-        **scope.named,
-        "all_topics": all_topics,
-        "strategies": to.named,
-        "out_of_range": out_of_range,
-        "allow_skip": allow_skip,
-        "allow_create": allow_create,
-        "without_state": without_state,
-        "allow": allow or [],
-        **because.named,
-    }
-    request = parse_request(asked)
+    request = parse_request({**scope.named, "strategies": to.named, **how.named, **because.named})
     target = at.optional
     with Cluster(at.kafka) as cluster:
         if wait_empty:
@@ -217,16 +211,23 @@ def verify(
         change_preview.show_outcome(journal, loaded, found, as_json=at.as_json)
 
 
-def undo(
-    plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
-    topic: change_preview.Topics = None,
-    execute: change_preview.Execute = False,
-    partial: change_preview.Partial = False,
+@dataclass(frozen=True, slots=True)
+class UndoOptions(change_preview.NamedOptions):
+    """What is taken back."""
+
+    topics: change_preview.Topics = None
     allow_moved_on: Annotated[
         bool, typer.Option("--allow-moved-on", help="Also take back what the group, or anybody else, changed since.")
-    ] = False,
-    without_state: change_preview.WithoutState = False,
+    ] = False
+    without_state: change_preview.WithoutState = False
+
+
+def undo(
+    plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
+    execute: change_preview.Execute = False,
+    partial: change_preview.Partial = False,
     *,
+    how: UndoOptions,
     because: change_preview.Because,
     out: change_preview.Out = None,
     waits: change_preview.Waits,
@@ -251,15 +252,7 @@ def undo(
     target = at.needed
     undone = load_plan(target, plan)
     with Cluster(at.kafka) as cluster:
-        made = plan_undo(
-            cluster,
-            target,
-            undone,
-            topics=topic or (),
-            allow_moved_on=allow_moved_on,
-            without_state=without_state,
-            **because.named,
-        )
+        made = plan_undo(cluster, target, undone, **how.named, **because.named)
         change_preview.keep_or_execute(
             cluster, made, target, out, waits, execute=execute, partial=partial, as_json=at.as_json
         )

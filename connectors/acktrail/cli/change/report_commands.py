@@ -186,7 +186,7 @@ def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
     from acktrail.change.cluster import Cluster
     from acktrail.change.request.reset_request import parse_request
 
-    asked = {**scope.named, "all_topics": not scope.topic, "strategies": {"to-current": None}}
+    asked = {**scope.named, "all_topics": not scope.topics, "strategies": {"to-current": None}}
     with Cluster(at.kafka) as cluster:
         text, left_out = current_offsets(cluster, parse_request(asked))
     typer.echo(text, nl=False)

@@ -73,10 +73,10 @@ def printable_parts(text: str) -> Iterator[tuple[str, bool]]:
         yield (run, False) if is_printable else (run.encode("unicode_escape").decode("ascii"), True)
 
 
-def few(names: Sequence[str]) -> str:
-    """The first three names, and the number of the others."""
-    shown = ", ".join(map(printable, names[:3]))
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+def few(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """The first names, and the number of the others."""
+    shown = between.join(map(printable, names[:most]))
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def shortened(text: str) -> str:

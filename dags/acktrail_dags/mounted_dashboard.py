@@ -24,7 +24,7 @@ from acktrail_dags.parameters import DagProfile, dag_profiles
 from acktrail_dags.run_target import table_run_id, tables_config
 from acktrail_dashboard.page_templates import rendered
 from acktrail_dashboard.web.application import PAGES, create_app, static_file, with_safe_headers
-from acktrail_dashboard.web.pages.runs import newest_plans, run_context
+from acktrail_dashboard.web.pages.runs import newest_plan_run, run_context
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _EXPORT: Final = "acktrail_export"
@@ -32,7 +32,7 @@ _EXPORT: Final = "acktrail_export"
 _RESETS: Final = ("acktrail_reset_offsets", "acktrail_rollback_offsets")
 _DAGS: Final = (_EXPORT, "acktrail_reconcile", "acktrail_maintenance", *_RESETS)
 _TRIES: Final = 10
-"""Each try of a task writes under a run id of its own."""
+"""Each try of a task writes under a run id of its own, and a plan under that of all tries, 0."""
 _READS: Final = ["GET", "HEAD"]
 
 
@@ -112,12 +112,10 @@ def _tab(profile: DagProfile, *, is_alone: bool) -> WebPage:
         about = {"dag_id": dag_id, "is_foreign": dag_id not in own, "outer": visit.root + pages}
         if dag_id not in own:
             return {**run_context(visit, ()), **about}
-        if dag_id in map(profile.named, _RESETS):
-            return {**newest_plans(visit), **about}
+        tries = [table_run_id(dag_id, run_id, number) for number in range(_TRIES + 1)]
         if run_id.startswith("{"):  # a DAG's tab: Airflow fills in what it knows
             newest = visit.open_runs.reconciliation
-            return {**run_context(visit, [] if newest is None else [newest]), **about}
-        tries = [table_run_id(dag_id, run_id, number) for number in range(1, _TRIES + 1)]
+            tries = newest_plan_run(visit) if dag_id in map(profile.named, _RESETS) else [newest] if newest else []
         return {**run_context(visit, tries), **about}
 
     return WebPage(path="airflow", title="Run", template="run.html", context=context)

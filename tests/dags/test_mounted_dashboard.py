@@ -67,6 +67,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found.append(
         "export_ranges", [{"run_id": own, "state_partition": 1, "records_read": 4_711, "records_decoded": 4_711}]
     )
+    planned = table_run_id("acktrail_reset_offsets", "manual__1", 0)
+    found.append("reset_plans", [{"run_id": planned, "plan_id": "of-that-run", "kind": "reset"}])
     return root
 
 
@@ -151,8 +153,9 @@ def test_the_tab_of_a_run_shows_what_that_run_left(server: httpx.Client) -> None
     assert "<b>other" not in other.text
     newest = server.get(f"{address}acktrail_reconcile&run_id={{RUN_ID}}", headers=headers)
     assert "run-00047" in newest.text
-    reset = server.get(f"{address}acktrail_reset_offsets&run_id=manual__1", headers=headers)
-    assert "change?plan=2026000001" in reset.text
+    for run_id, plan in (("manual__1", "of-that-run"), ("{RUN_ID}", "2026000001")):
+        reset = server.get(f"{address}acktrail_reset_offsets&run_id={run_id}", headers=headers)
+        assert f"change?plan={plan}" in reset.text
 
 
 def test_every_view_leads_to_a_page_by_a_relative_link(server: httpx.Client) -> None:

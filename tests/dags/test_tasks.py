@@ -604,7 +604,10 @@ def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
         ({**earliest, "topics": ["orders"], "all_topics": True}, "“Topics” and “All topics” exclude each other"),
         ({**earliest, "all_topics": True, "offset": 0}, "Where to: to-earliest does not take Offset"),
         ({**earliest, "all_topics": True, "strategy": "to-offset"}, "Where to: to-offset needs Offset"),
-        ({**earliest, "strategy": "from-file", "file": "f", "all_topics": True}, "“Where to: from-file” names the partitions itself"),
+        (
+            {**earliest, "strategy": "from-file", "file": "f", "all_topics": True},
+            "“Where to: from-file” names the partitions itself",
+        ),
         ({**earliest, "topics": ["orders:0", "orders:0"]}, "“Topics”: orders:0 is named twice"),
         ({**earliest, "all_topics": True, **later}, "“Where to: to-history” 2999-01-01T00:00:00"),
     ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict
     if not rows and plan_id is not None:
         read_plan_row(tables, plan_id)
     return [
-        {**row.to_row(), "audited_at": utc_text(row.audited_at, "milliseconds"), "detail": json.loads(row.detail)}
+        {**asdict(row), "audited_at": utc_text(row.audited_at, "milliseconds"), "detail": json.loads(row.detail)}
         for row in rows
     ]
 
@@ -100,7 +100,7 @@ class _Stored:
         self.executions = store.rows(EXECUTIONS)
         snapshot = store.snapshot(AUDIT)
         rows = () if snapshot is None else snapshot.rows()
-        self.audit = in_order(AuditRow.from_row(row) for row in rows)
+        self.audit = in_order(AuditRow(**row) for row in rows)
         self.early = self.audit[:early]
         self.newest = None if snapshot is None else snapshot.transaction_version(SEQUENCE)
         """The sequence that the log of the audit names as the newest; None: none."""

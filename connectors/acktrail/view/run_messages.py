@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from acktrail.branches import branches
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.plain_tables import printable
+from acktrail.plain_tables import few, printable
 from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.delta.store import Tables
+from acktrail.view.check_rows import CheckResult, newest_results
 from acktrail.view.wording import addressed, in_words, status_rank, trouble_text
 
 WELL: Final = "well"
@@ -98,34 +99,29 @@ def limited(messages: Sequence[Notification]) -> tuple[Notification, ...]:
         state=str(len(left_out)),
         urgency=Urgency.ACT if urgent else left_out[0].urgency,
         title=f"and {len(left_out)} more changes",
-        text=f"{urgent} of them need action. " + _some([message.title for message in left_out], "; "),
+        text=f"{urgent} of them need action. " + few([message.title for message in left_out], _NAMED, "; "),
     )
     return (*messages[: MOST_MESSAGES - 1], more)
 
 
 def _gate(tables: Tables, run_id: str) -> list[Notification]:
-    columns = ["suite", "expectation", "severity", "success", "error", "observed_value", "evaluated_at"]
-    where = (pc.field("run_id") == run_id) & _OF_RUNS
-    newest: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in tables.read("quality_results", columns=columns, where=where).sort_by("evaluated_at").to_pylist():
-        newest[row["suite"], row["expectation"]] = row
-    if not newest:
+    results = newest_results(tables.read("quality_results", where=(pc.field("run_id") == run_id) & _OF_RUNS))
+    if not results:
         return []
-    failed = [row for row in newest.values() if row["success"] is False or row["error"] is not None]
-    stopping = sorted((row for row in failed if row["severity"] == _CRITICAL), key=lambda row: row["expectation"])
-    rules = sorted({row["expectation"] for row in stopping})
+    stopping = sorted((each for each in results if each.stops), key=lambda each: each.expectation)
+    rules = sorted({each.expectation for each in stopping})
     title, text = "The gate lets runs pass again", "No critical rule is broken."
     well = Notification(kind=NotificationKind.GATE, subject=GATE, title=title, text=text, page="checks")
     if not rules:
         return [well]
-    title, text = f"The gate stops: {_some(rules)}", " ".join(_why(row) for row in stopping[:_NAMED])
+    title, text = f"The gate stops: {few(rules, _NAMED)}", " ".join(_why(each) for each in stopping[:_NAMED])
     return [replace(well, state=json.dumps(rules), urgency=Urgency.ACT, title=title, text=text)]
 
 
-def _why(row: Mapping[str, Any]) -> str:
-    rule = RULE_BY_ID.get(row["expectation"])
-    where = printable(row["error"] or row["observed_value"] or "")
-    text = row["expectation"] + (f", first: {where}." if where else ".")
+def _why(result: CheckResult) -> str:
+    rule = RULE_BY_ID.get(result.expectation)
+    where = printable(result.why or result.observed_value or "")
+    text = result.expectation + (f", first: {where}." if where else ".")
     return text if rule is None else f"{text} {rule.advice}"
 
 
@@ -143,7 +139,7 @@ def _findings(known: Known, tables: Tables, run_id: str) -> list[Notification]:
 def _open_finding(subject: str, rows: Sequence[Mapping[str, Any]]) -> Notification:
     first = min(rows, key=lambda row: row["subject"])
     rule = RULE_BY_ID.get(first["rule"])
-    places = _some([_place(row) for row in sorted(rows, key=lambda row: row["subject"])])
+    places = few([_place(row) for row in sorted(rows, key=lambda row: row["subject"])], _NAMED)
     text = f"{places}: {printable(first['detail'] or '')}".rstrip(": ") + "."
     return Notification(
         kind=NotificationKind.CRITICAL_FINDING,
@@ -204,7 +200,7 @@ def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]
     if meaning.urgency is Urgency.NOTHING:
         return well
     own = sorted((row for row in rows if row["status"] == status), key=lambda row: (_topic(row), row["partition"]))
-    places = _some([f"{_topic(row)}:{row['partition']}" for row in own])
+    places = few([f"{_topic(row)}:{row['partition']}" for row in own], _NAMED)
     why = trouble_text(status, own[0]["reason"], group_id, own[0]["topic"])
     title = f"Group {name}: {in_words(status)}"
     return replace(well, state=status.value, urgency=meaning.urgency, title=title, text=f"{places}: {why}")
@@ -217,11 +213,6 @@ def _gone_group(group_id: str) -> Notification:
 
 def _topic(row: Mapping[str, Any]) -> str:
     return printable(row["topic"] or row["topic_id"] or "unknown topic")
-
-
-def _some(names: Sequence[str], between: str = ", ") -> str:
-    more = len(names) - _NAMED
-    return between.join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 ChangesOf = Callable[[Known, Tables, str], tuple[Notification, ...]]

@@ -9,14 +9,13 @@ from enum import StrEnum
 from typing import Any, Final
 
 from acktrail.change.change_kind import ChangeKind
-from acktrail.change.collection.facts import sum_known
 from acktrail.change.execution.reset_kind import ResetChange
 from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.notices import RefusedParts
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, Strategy, StrategyKind, parse_request
 from acktrail.errors import ChangeRefused
-from acktrail.plain_tables import table
+from acktrail.plain_tables import KnownSum, table
 
 _ROWS_SHOWN: Final = 60
 _HEADERS: Final = (
@@ -87,12 +86,12 @@ class CarriedState:
     @property
     def delivered_again(self) -> int | None:
         """How many finished records are delivered again."""
-        return sum_known((self.acknowledged, self.archived, self.passed))
+        return KnownSum.of((self.acknowledged, self.archived, self.passed)).total
 
     @property
     def delivered_again_most(self) -> int | None:
         """How many at most."""
-        return sum_known((self.acknowledged, self.archived, self.passed_most))
+        return KnownSum.of((self.acknowledged, self.archived, self.passed_most)).total
 
 
 def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> tuple[ResetRequest, Migration]:
@@ -181,12 +180,10 @@ def _sums(plan: MigrationPlan) -> str:
     refused = RefusedParts(plan.refusals)
     rows = zip(plan.partitions, plan.carried, strict=True)
     known = [carried for row, carried in rows if row.key not in refused]
-    again, most = (
-        sum_known(getattr(one, name) for one in known) for name in ("delivered_again", "delivered_again_most")
-    )
+    names = ("delivered_again", "delivered_again_most", "acknowledged", "archived", "in_flight")
+    again, most, *counts = (KnownSum.of(getattr(one, name) for one in known).total for name in names)
+    acknowledged, archived, in_flight = map(_text, counts)
     inexact = sum(one.delivered_again is None for one in known)
-    names = ("acknowledged", "archived", "in_flight")
-    acknowledged, archived, in_flight = (_text(sum_known(getattr(one, name) for one in known)) for name in names)
     unknown = f" (not known exactly of {inexact})" if inexact else ""
     lines = (
         f"carried: {len(known)} start offset(s)",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -80,15 +80,6 @@ class AuditRow:
     previous_hash: str
     row_hash: str
 
-    def to_row(self) -> dict[str, Any]:
-        """As a row of the table."""
-        return _by_name(self)
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> AuditRow:
-        """From a row of the table."""
-        return cls(**{f.name: row[f.name] for f in fields(cls)})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
@@ -133,8 +124,11 @@ def chained(
     rows: list[AuditRow] = []
     for number, entry in enumerate(entries, start=sequence):
         detail = canonical_json(to_json_value(entry.detail))
-        values = {**stamp, **_by_name(entry), "event": entry.event.value, "detail": detail}
-        row = AuditRow(**values, sequence=number, previous_hash=previous_hash, row_hash="")
+        own = {of.name: getattr(entry, of.name) for of in fields(entry)} | {
+            "event": entry.event.value,
+            "detail": detail,
+        }
+        row = AuditRow(**stamp, **own, sequence=number, previous_hash=previous_hash, row_hash="")
         rows.append(replace(row, row_hash=_hash_of(row)))
         previous_hash = rows[-1].row_hash
     return rows
@@ -174,7 +168,7 @@ def _why_broken(row: AuditRow, number: int, previous: str) -> str | None:
 
 
 def _hash_of(row: AuditRow) -> str:
-    data = row.to_row() | {"audited_at": to_json_value(row.audited_at)}
+    data = asdict(row) | {"audited_at": to_json_value(row.audited_at)}
     del data["row_hash"]
     return fingerprint(data)
 
@@ -187,7 +181,3 @@ def row_digest(row: Mapping[str, Any]) -> str:
 def rows_digest(rows: Iterable[Mapping[str, Any]]) -> str:
     """The hash of a set of stored rows in any order."""
     return fingerprint(sorted(row_digest(row) for row in rows))
-
-
-def _by_name(value: AuditEntry | AuditRow) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in fields(value)}

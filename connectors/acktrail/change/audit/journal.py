@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,7 +106,7 @@ class Journal:
             previous = first_link(self._cluster_id) if tail is None else tail.row_hash
             stamp = {**self._origin, "actor": self._actor, "host": socket.gethostname(), "audited_at": self._clock()}
             rows = chained(entries, stamp, sequence=sequence, previous_hash=previous)
-            values, numbers = [row.to_row() for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
+            values, numbers = [asdict(row) for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
             try:
                 self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
             except errors.ConcurrentCommit:
@@ -276,7 +276,7 @@ def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list
     """Rows of ``reset_audit``, in order; none when there is no such table yet."""
     from acktrail.tables.delta.store import Tables
 
-    return in_order(AuditRow.from_row(row) for row in Tables(tables).rows(AUDIT, equal))
+    return in_order(AuditRow(**row) for row in Tables(tables).rows(AUDIT, equal))
 
 
 def read_executions(
@@ -319,4 +319,4 @@ def _ordered(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _rows(snapshot: TableSnapshot, equal: Mapping[str, object] = _ANY, first: int = 0) -> list[AuditRow]:
     least = {SEQUENCE: first} if first else {}
-    return in_order(AuditRow.from_row(row) for row in snapshot.rows(equal, least=least))
+    return in_order(AuditRow(**row) for row in snapshot.rows(equal, least=least))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,13 +88,6 @@ class PassedFacts:
     unknown: int = 0
     since_ms: int | None = None
     reason: str | None = None
-
-
-def sum_known(numbers: Iterable[int | None]) -> int | None:
-    """The sum; None: one of them is not known."""
-    found = tuple(numbers)
-    known = [number for number in found if number is not None]
-    return sum(known) if len(known) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

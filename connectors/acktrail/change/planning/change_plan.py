@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from acktrail import __version__
-from acktrail.change.collection.facts import ClusterFacts, GroupFacts, PartitionOffsets, sum_known
+from acktrail.change.collection.facts import ClusterFacts, GroupFacts, PartitionOffsets
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact
 from acktrail.change.planning.notices import Notice, RefusedParts, refusals_among
 from acktrail.errors import MalformedFile, PlanStale
 from acktrail.plain_data import fingerprint, to_json_value
+from acktrail.plain_tables import KnownSum
 from acktrail.times import instant_text
 
 PLAN_FORMAT: Final = "acktrail-plan"
@@ -147,7 +148,9 @@ def totals_of(partitions: Sequence[PartitionPlan], refusals: Sequence[Notice]) -
         partitions=len(partitions),
         refused_partitions=len(partitions) - len(rows),
         unit=CountUnit.OFFSETS if are_offsets else CountUnit.RECORDS,
-        **{name: sum_known(getattr(impact, name) for impact in impacts) if impacts else None for name in SUMMED},
+        **{
+            name: KnownSum.of(getattr(impact, name) for impact in impacts).total if impacts else None for name in SUMMED
+        },
     )
 
 

@@ -15,13 +15,12 @@ from acktrail.view import check_rows
 from acktrail.view.wording import RESULTS, SEVERITIES, canonical, status_rank, tally
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
-_OF_AIRFLOW: Final = {"dag_id": None, "is_foreign": False, "outer": None, "newest_plans": None}
+_OF_AIRFLOW: Final = {"dag_id": None, "is_foreign": False, "outer": None}
 """What a tab of Airflow sets: a run of ours has none of it."""
 _SHOWN: Final = 50
-_PLANS_SHOWN: Final = 20
 _SUMMED: Final = ("records_read", "records_decoded", "records_quarantined")
 _RANGE_COLUMNS: Final = ("run_id", *_SUMMED, "gap_first", "exported_at")
-_PLAN_COLUMNS: Final = ("run_id", "plan_id", "kind", "strategy", "created_at", "refusals")
+_PLAN_COLUMNS: Final = ("run_id", "plan_id", "kind", "strategy", "audit_sequence")
 
 
 def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
@@ -32,7 +31,7 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     quality = visit.read("quality_results", where=where)
     findings = visit.read("findings", columns=("run_id", "severity"), where=where)
     changes = visit.read("status_changes", where=where).sort_by([("changed_at", "descending")])
-    plans = visit.read("reset_plans", columns=_PLAN_COLUMNS, where=where)
+    plans = visit.read("reset_plans", columns=_PLAN_COLUMNS, where=where).sort_by([("audit_sequence", "descending")])
     executions = visit.read("reset_executions", columns=("run_id", "plan_id"), where=where)
     newest = next(iter(totals.slice(0, 1).to_pylist()), None)
     results = check_rows.newest_results(quality)
@@ -47,17 +46,17 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
         "failures": [result for result in results if result.state == "fails"],
         "severities": tally(map(canonical, findings["severity"].to_pylist()), SEVERITIES),
         "changes": {"rows": changes.slice(0, _SHOWN).to_pylist(), "count": changes.num_rows},
-        "plans": sorted(plans.to_pylist(), key=lambda plan: str(plan["created_at"]), reverse=True),
+        "plans": plans.to_pylist(),
         "verified": sorted(set(executions["plan_id"].to_pylist()) - set(plans["plan_id"].to_pylist())),
         "place": visit.reader.tables.root,
         **_OF_AIRFLOW,
     }
 
 
-def newest_plans(visit: Visit) -> dict[str, Any]:
-    """The plans made last. A plan has a run id of its own: which run of Airflow made it is not in the tables."""
-    plans = visit.read("reset_plans", columns=_PLAN_COLUMNS).sort_by([("created_at", "descending")])
-    return {**run_context(visit, ()), "newest_plans": plans.slice(0, _PLANS_SHOWN).to_pylist()}
+def newest_plan_run(visit: Visit) -> list[str]:
+    """The run that made the newest plan; none where no plan was made."""
+    plans = visit.read("reset_plans", columns=_PLAN_COLUMNS).sort_by("audit_sequence", null_placement="at_start")
+    return [run_id for run_id in plans["run_id"].to_pylist()[-1:] if run_id is not None]
 
 
 def _exported(ranges: pa.Table) -> dict[str, Any] | None:

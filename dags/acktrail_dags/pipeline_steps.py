@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
-from airflow.sdk import Asset, task
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.config import reports_kept
@@ -19,7 +18,7 @@ from acktrail.plain_tables import printable
 from acktrail_dags import run_target, task_reports
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.run_target import cluster_at, spark_master, tables_at
-from acktrail_dags.task_reports import as_airflow_errors
+from acktrail_dags.task_reports import step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,8 +47,7 @@ def _asset(profile: DagProfile, what: str) -> Asset:
     return Asset(name=profile.named(f"acktrail_{what}"), uri=uri, group=_GROUP)
 
 
-@task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
-@as_airflow_errors()
+@step(20)
 def export(**context: Unpack[Context]) -> dict[str, Any]:
     """Append the new records of the state topic, and describe the groups as they are now."""
     from acktrail.export import export_run
@@ -62,8 +60,7 @@ def export(**context: Unpack[Context]) -> dict[str, Any]:
     return task_reports.hand_over(context, target["run_id"], counts)
 
 
-@task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
-@as_airflow_errors()
+@step(20, retries=4)
 def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     """Observe the cluster, export to the end, observe again. Skips where no reconciliation is due (``reconcile_due``),
     and where neither a share group nor the state topic exists. Fails where none is due and the gate stopped the newest
@@ -97,8 +94,7 @@ def _fail_while_stopped(tables: TablesConfig, skipped: DueCheck) -> None:
         pass_gate(newest, f"no reconciliation is due ({skipped.reason}), and the gate still stops run {newest.run_id}")
 
 
-@task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
-@as_airflow_errors()
+@step(60)
 def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Replay with PySpark, compare with the observation, update the history of every record. The same Spark evaluates
     the rules of the gate, which only decides."""
@@ -115,8 +111,7 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
     return task_reports.hand_over(context, target["run_id"], counts, ran_on=ran_on)
 
 
-@task(multiple_outputs=False, execution_timeout=timedelta(minutes=30))
-@as_airflow_errors()
+@step(30)
 def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """The gate, on the results that the task before recorded: a critical expectation that fails stops the DAG here,
     after the report of the stopped run is written. The log says which, where and what to do."""
@@ -131,8 +126,7 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
     return result
 
 
-@task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
-@as_airflow_errors()
+@step(20)
 def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Write the report of the run, its data and its evidence. The log has who is in trouble."""
     summary, links, digest = _write_report(target)
@@ -171,8 +165,7 @@ def _write_report(target: run_target.ReconcileTarget) -> tuple[Summary, dict[str
     return published.summary, links, pack["sha256"]
 
 
-@task(multiple_outputs=False, execution_timeout=timedelta(hours=5))
-@as_airflow_errors()
+@step(300)
 def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     """Upkeep of the tables: what it did is in the log."""
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from airflow.sdk import task
@@ -32,6 +31,7 @@ from acktrail_dags.change_steps import (
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text
 from acktrail_dags.run_target import Place, cluster_at, place_of, tables_at, tables_config
+from acktrail_dags.task_reports import step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,8 +48,7 @@ class ResetOrder(Place):
     watch_s: int
 
 
-@task(task_id="validate", multiple_outputs=False, execution_timeout=SHORT)
-@before_sending()
+@step(20, before_sending, task_id="validate")
 def validate_reset(**context: Unpack[Context]) -> ResetOrder:
     """The request that the form describes. Fails with the field or the rule that it breaks."""
     form, asked_by = context["params"], begin(context)
@@ -57,8 +56,7 @@ def validate_reset(**context: Unpack[Context]) -> ResetOrder:
     return _order(form, parse_request({**asked, "strategies": _strategies(form), "requested_by": asked_by}))
 
 
-@task(task_id="validate", multiple_outputs=False, execution_timeout=SHORT)
-@before_sending()
+@step(20, before_sending, task_id="validate")
 def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     """The request that undoes an earlier plan: start offsets only. Fails when that plan changed nothing, or is undone
     already."""
@@ -71,8 +69,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     return _order(form, undo)
 
 
-@task(execution_timeout=SHORT)
-@before_sending()
+@step(20, before_sending)
 def preflight(order: ResetOrder) -> None:
     """Groups, releases, rights, topics: a plan is made now, and its refusals that are about no single share partition
     forbid the reset. Members may still leave."""
@@ -84,8 +81,7 @@ def preflight(order: ResetOrder) -> None:
         raise InputError("; ".join(refusals))
 
 
-@task(task_id="group_empty", execution_timeout=timedelta(minutes=80))
-@before_sending()
+@step(80, before_sending, task_id="group_empty")
 def wait_until_empty(order: ResetOrder) -> None:
     """Wait for the last member to leave, as long as the form allows."""
     with Cluster(cluster_at(order)) as cluster:
@@ -93,8 +89,7 @@ def wait_until_empty(order: ResetOrder) -> None:
         api.wait_until_empty(cluster, groups, timeout_s=float(order["wait_for_empty_s"]))
 
 
-@task(task_id="plan", multiple_outputs=False, execution_timeout=timedelta(hours=1))
-@before_sending()
+@step(60, before_sending, task_id="plan")
 def make_plan(order: ResetOrder, **context: Unpack[Context]) -> StoredPlan:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
     return stored(_plan(order), order, context, partial=order["partial"], watch_s=order["watch_s"])
@@ -108,8 +103,7 @@ def _plan(order: ResetOrder) -> ResetPlan:
         return new_plans.make_plan(cluster, request, tables=tables_at(order), created_by=request.requested_by or None)
 
 
-@task(execution_timeout=SHORT)
-@before_sending()
+@step(20, before_sending)
 def check_plan(planned: StoredPlan) -> None:
     """Great Expectations on the plan (suite ``reset_plan``), then its refusals, unless it may be executed in part.
     Refusals come first in the message: a plan that is refused as a whole has nothing to check."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
@@ -174,6 +174,17 @@ def as_airflow_errors(
         raise AirflowFailException(f"{message} ({hint})" if hint else message) from raised
 
 
+def step(
+    minutes: int, errors: Callable[[], ContextDecorator] = as_airflow_errors, **more: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """A task that may take `minutes`, with `errors` around its work and `more` settings of Airflow's."""
+
+    def made(work: Callable[..., Any]) -> Any:
+        return task(multiple_outputs=False, execution_timeout=timedelta(minutes=minutes), **more)(errors()(work))
+
+    return made
+
+
 def _tries_left() -> int:
     """How often Airflow tries the task again after this try."""
     task: Any = get_current_context()["ti"]
@@ -191,8 +202,7 @@ def chosen_notifiers() -> list[BaseNotifier]:
     return list(getattr(import_module(module), function)())
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=5))
-@as_airflow_errors()
+@step(5, trigger_rule=TriggerRule.ALL_DONE)
 def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message: the gate, critical findings, statuses of groups. Runs also when the
     gate stops the run. Skips where nothing was reconciled, and without ``ACKTRAIL_NOTIFIERS``."""
@@ -201,8 +211,7 @@ def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]
     return _send_changes(target, context, changed)
 
 
-@task(task_id="notify", trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=5))
-@as_airflow_errors()
+@step(5, task_id="notify", trigger_rule=TriggerRule.ALL_DONE)
 def notify_of_branches(target: run_target.Target | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message as branches know it (`Branch.messages`). Skips where no look was taken,
     and without ``ACKTRAIL_NOTIFIERS``."""

@@ -409,7 +409,7 @@ def test_what_was_taken_back_and_done_again_may_be_taken_back_again() -> None:
     ledger = UndoLedger(outcomes=done, undos={"plan": ["u1", "u2", "u3"]})
     assert ledger.taken_back("plan") == {A: "u1", B: "u2"}
     assert ledger.undone("plan") == (("u1", "u2"), True)
-    assert ledger.taken_back("plan", but="u2") == {A: "u1"}
+    assert ledger.without("u2").taken_back("plan") == {A: "u1"}
     again = UndoLedger(outcomes={**done, "redo": {A: OK}}, undos={"plan": ["u1", "u2"], "u1": ["redo"]})
     assert again.taken_back("plan") == {B: "u2"}
     assert not again.undone("plan").is_all

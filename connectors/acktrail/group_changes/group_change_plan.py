@@ -14,7 +14,6 @@ from acktrail.change.collection.facts import (
     GroupFacts,
     PartitionFacts,
     PartitionOffsets,
-    PartitionState,
     StateFacts,
     TargetOffset,
     TargetOffsets,
@@ -25,6 +24,7 @@ from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan, with_hash
 from acktrail.change.planning.impact import CountUnit, impact_of
 from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
+from acktrail.change.planning.reset_plan import state_content
 from acktrail.change.planning.reset_rules import refusals_of_group
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration
 from acktrail.config import TablesConfig
@@ -88,37 +88,8 @@ class GroupChangePlan(ChangePlan):
     def preview(self) -> tuple[object, ...]:
         """The changes, what is there and what forbids them, not the log's end: the same at any time, if nothing
         moved."""
-        there = [(row.key, row.topic_id, row.start_offset, _content(row.state)) for row in self.partitions]
+        there = [(row.key, row.topic_id, row.start_offset, state_content(row.state)) for row in self.partitions]
         return self.kind, self.cluster_id, self.parts, self.refusals, there
-
-    def unsaid(self, now: GroupChangePlan) -> bool:
-        """Whether the same plan, made now, warns of something that this one does not."""
-        said, found = (
-            {(one.severity, one.rule, *one.place) for one in plan.notices if one.severity is not Severity.INFO}
-            for plan in (self, now)
-        )
-        return not found <= said
-
-
-def change_notices(
-    kind: str,
-    parts: Iterable[GroupChange],
-    groups: Iterable[GroupFacts],
-    rows: Sequence[PartitionPlan] = (),
-) -> Iterator[Notice]:
-    """What forbids a change of groups as they are, and what it takes away. Pure."""
-    by_id = {group.group_id: group for group in groups}
-    for part in parts:
-        own = [row for row in rows if row.group_id == part.group_id]
-        found = _on_configs(part, by_id[part.group_id])
-        if kind != _CONFIGS:
-            found = _on_deletion(part, by_id[part.group_id], own)
-        for one in found:
-            yield Notice(*one, group_id=part.group_id)
-
-
-def _content(state: PartitionState | None) -> object:
-    return None if state is None else (state.start_offset, state.state_epoch, state.batches)
 
 
 def config_notices(group_id: str, wanted: Iterable[str], known: Iterable[str]) -> Iterator[Notice]:
@@ -199,7 +170,9 @@ def plan_deletion(
     kind = "delete_offsets" if topics else "delete_groups"
     parts = [GroupChange(group_id=group_id, topics=names) for group_id in ids]
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]
-    notices += change_notices(kind, parts, reset.groups, reset.partitions)
+    for part, group in zip(parts, reset.groups, strict=True):
+        rows = [row for row in reset.partitions if row.group_id == part.group_id]
+        notices += [Notice(*one, group_id=part.group_id) for one in _on_deletion(part, group, rows)]
     found = {"groups": reset.groups, "cluster": reset.cluster, "partitions": reset.partitions}
     return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), **found, **about)
 
@@ -309,7 +282,8 @@ def plan_configs(cluster: Cluster, wanted: Mapping[str, Mapping[str, str | None]
         parts.append(GroupChange(group_id=answer.group_id, configs=steps))
     groups, _ = describe_groups(cluster.admin, [part.group_id for part in parts])
     about |= {"groups": groups, "cluster": cluster_facts(cluster.admin, StateFacts())}
-    notices += change_notices(_CONFIGS, parts, groups)
+    for part, group in zip(parts, groups, strict=True):
+        notices += [Notice(*one, group_id=part.group_id) for one in _on_configs(part, group)]
     return _plan(_CONFIGS, now_ms(), parts=tuple(parts), notices=by_severity(notices), **about)
 
 

@@ -15,7 +15,7 @@ from acktrail.change.collection.facts import StateFacts
 from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
 from acktrail.change.planning.change_plan import PLAN_AGAIN, PartitionPlan
-from acktrail.change.planning.notices import refusal_error
+from acktrail.change.planning.notices import refusal_error, unsaid
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import group_outcome, note_found, unsettled, until
 from acktrail.config import TablesConfig
@@ -186,7 +186,7 @@ def _check_preview(run: ChangeRun[GroupChangePlan]) -> None:
         if former_values(undone) != {part.group_id: part.values for part in run.plan.parts}:
             raise PlanStale("edited_plan", f"it does not take back plan {run.plan.undoes}", hint=PLAN_AGAIN)
     now = planned_again(run.cluster, run.plan)
-    if now.preview != run.plan.preview or run.plan.unsaid(now):
+    if now.preview != run.plan.preview or unsaid(run.plan.notices, now.notices):
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint=PLAN_AGAIN)
 
 

@@ -6,12 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
-from airflow.sdk import task
 
 from acktrail_dags import run_target, task_reports
-from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, stored
+from acktrail_dags.change_steps import StoredPlan, before_sending, begin, stored
 from acktrail_dags.run_target import cluster_at, spark_master, tables_at
-from acktrail_dags.task_reports import as_airflow_errors
+from acktrail_dags.task_reports import step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 _LONGEST_SETTLE: Final = timedelta(hours=25)
 
 
-@task(multiple_outputs=False, execution_timeout=SHORT)
-@as_airflow_errors()
+@step(20)
 def observe(**context: Unpack[Context]) -> run_target.Target:
     """One look at partitions, leader epochs, log ends and the positions of groups, appended to the tables."""
     from acktrail.kafka.admin import ShareGroupAdmin
@@ -34,8 +32,7 @@ def observe(**context: Unpack[Context]) -> run_target.Target:
     return target
 
 
-@task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
-@as_airflow_errors()
+@step(60)
 def audit(target: run_target.Target | StoredPlan, **context: Unpack[Context]) -> dict[str, Any]:
     """Find every expansion that looks show, and judge with PySpark what groups did across it."""
     from acktrail_expansion.audit.audit_run import audit_expansions
@@ -50,8 +47,7 @@ def audit(target: run_target.Target | StoredPlan, **context: Unpack[Context]) ->
     return task_reports.hand_over(context, run_id, counts)
 
 
-@task(multiple_outputs=False, execution_timeout=SHORT)
-@as_airflow_errors()
+@step(20)
 def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str, Any]:
     """The gate: a critical expectation that fails stops the DAG here. The log says which, where and what to do."""
     from acktrail.tables.delta.store import Tables
@@ -63,8 +59,7 @@ def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str,
     return result
 
 
-@task(task_id="plan", multiple_outputs=False, execution_timeout=SHORT)
-@before_sending()
+@step(20, before_sending, task_id="plan")
 def plan_expansion(**context: Unpack[Context]) -> StoredPlan:
     """The plan for the form. Fails with the rule that forbids it."""
     from acktrail.change.lifecycle.plan_status import account

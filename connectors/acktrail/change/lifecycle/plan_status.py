@@ -245,15 +245,13 @@ class UndoLedger:
         """The share partitions that the plan brought to their targets."""
         return {key: target for key, (status, target) in self.outcomes.get(plan_id, {}).items() if status.is_ok}
 
-    def taken_back(
-        self, plan_id: str, *, but: str | None = None, above: frozenset[str] = frozenset()
-    ) -> dict[Key, str]:
+    def taken_back(self, plan_id: str, above: frozenset[str] = frozenset()) -> dict[Key, str]:
         """The share partitions of the plan that were taken back and are not done again, each with the plan that did so;
-        plan `but` does not count, nor do those `above`, which led here."""
+        those `above`, which led here, do not count."""
         found: dict[Key, str] = {}
         for undo in self.undos.get(plan_id, ()):
-            if undo != but and undo not in above:
-                again = self.taken_back(undo, but=but, above=above | {plan_id})
+            if undo not in above:
+                again = self.taken_back(undo, above | {plan_id})
                 found |= {key: undo for key in self.done(undo) if key not in again}
         return found
 
@@ -353,7 +351,7 @@ def check_not_undone(tables: TablesConfig, plan: ResetPlan) -> None:
     if plan.undoes is None:
         return
     ledger = read_ledger(tables, [plan.undoes])
-    before = ledger.taken_back(plan.undoes, but=plan.plan_id)
+    before = ledger.without(plan.plan_id).taken_back(plan.undoes)
     mine = ledger.done(plan.plan_id)
     for row in plan.executable(partial=True):
         if row.key in before and row.key not in mine:

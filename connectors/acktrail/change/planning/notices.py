@@ -94,6 +94,13 @@ def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:
     return tuple(notice for notice in notices if notice.severity is Severity.REFUSAL)
 
 
+def unsaid(said: Iterable[Notice], now: Iterable[Notice]) -> list[Notice]:
+    """The notices of `now` that were not `said`, without those that are only good to know."""
+    known = {(one.severity, one.rule, one.place) for one in said}
+    found = (one for one in now if one.severity is not Severity.INFO)
+    return [one for one in found if (one.severity, one.rule, one.place) not in known]
+
+
 class RefusedParts:
     """Which share partitions refusals are about, and the first about each, its topic in its group, its topic, its group
     or the whole plan: constant time each."""

@@ -23,7 +23,7 @@ from acktrail.change.collection.facts import (
 )
 from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.planning.impact import Impact, impact_of, resolve
-from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity
+from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity, unsaid
 from acktrail.change.planning.reset_rules import (
     PlanCheck,
     PlannedRow,
@@ -159,7 +159,7 @@ def differences(
     found = [Notice(Severity.REFUSAL, RULE, text, *row.key) for row in rows for text in _on_row(row, now[row.key])]
     found += [
         Notice(Severity.REFUSAL, one.rule, one.text, one.group_id, one.topic, one.partition)
-        for one in _unsaid(plan, [*fresh.notices, *_of_branches(checks, plan, snapshot, keys)])
+        for one in unsaid(plan.notices, [*fresh.notices, *_of_branches(checks, plan, snapshot, keys)])
         if one.group_id is None or (one.group_id in groups and (one.partition is None or one.place in keys))
     ]
     return tuple(found)
@@ -173,14 +173,6 @@ def _of_branches(
     left = tuple(facts for facts in snapshot.partitions if facts.key not in keys)
     snapshot = replace(snapshot, partitions=sent, staying=(*snapshot.staying, *left))
     return notices_of_branches(checks, plan.request, snapshot, planned_rows(plan.request, snapshot))
-
-
-def _unsaid(plan: ResetPlan, now: Iterable[Notice]) -> Iterator[Notice]:
-    """The notices of `now` that `plan` lacks."""
-    said = {(one.severity, one.rule, *one.place) for one in plan.notices}
-    return (
-        one for one in now if one.severity is not Severity.INFO and (one.severity, one.rule, *one.place) not in said
-    )
 
 
 def _on_row(row: PartitionPlan, now: PartitionPlan) -> Iterator[str]:
@@ -276,11 +268,11 @@ def _on_partition(row: PartitionPlan, now: PartitionFacts) -> _Change:
         yield "start_offset_moved", f"the start offset was {row.start_offset} and is {now.start_offset}"
     elif (now.state_reason is None) != (row.state_reason is None):
         yield "state_moved", now.state_reason or "the state topic can be read now"
-    elif now.state_reason is None and _content(now.state) != _content(row.state):
+    elif now.state_reason is None and state_content(now.state) != state_content(row.state):
         yield "state_moved", "records were acknowledged, released or archived since the plan was made"
 
 
-def _content(state: PartitionState | None) -> tuple[object, ...] | None:
+def state_content(state: PartitionState | None) -> tuple[object, ...] | None:
     """The content of a state, without how often and by which leader it was written."""
     if state is None:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from acktrail.change.lifecycle.plan_status import account
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_new
 from acktrail.cli.common_options import OfBoth, OfTables, command_group, echo_rows, spread
@@ -55,7 +56,6 @@ def plan(
     Example: acktrail expand plan orders --partitions 8 --out plan.json
     """
     target = TablesConfig.optional_from_environment(at.tables, at.tables_options)
-    from acktrail.change.lifecycle.plan_status import account
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change.expansion_plan import make_plan
 

@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from acktrail.change.cluster import Cluster
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.common_options import TIME, ClientConfig, OfTables
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.secrets import resolved_properties
+from acktrail.times import time_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,6 @@ def plan_migration(
 
     Example: acktrail change plan migration --group billing --translate same --target-profile new --out plan.json
     """
-    from acktrail.change.cluster import Cluster
-    from acktrail.cli.change.change_preview import keep_new
-    from acktrail.times import time_ms
     from acktrail_plugins.migration.migration_kind import parse_migration
     from acktrail_plugins.migration.new_migration import plan_migration
 
@@ -137,4 +136,4 @@ def plan_migration(
         if ask_source:
             source = asked_too.enter_context(Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)))
         plan = plan_migration(to, request, migration, source_tables=source_tables, source=source, tables=own)
-    keep_new(plan, own, out, as_json=of_source.as_json)
+    options.keep_new(plan, own, out, as_json=of_source.as_json)

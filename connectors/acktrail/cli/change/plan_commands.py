@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from acktrail.change import api
+from acktrail.change.change_kind import load_plan
+from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle.plan_life import next_step
+from acktrail.change.lifecycle.plan_status import account
+from acktrail.change.request.reset_request import parse_request
 from acktrail.cli.change import change_preview
 from acktrail.cli.common_options import OfBoth, OfTables
 from acktrail.cli.progress import interruptible
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
-
-if TYPE_CHECKING:
-    from acktrail.change.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,7 @@ def plan_reset(
     Example: acktrail change plan reset --group billing --topic orders --to-datetime 2026-01-31T06:00Z --out plan.json
     """
     del dry_run
-    from acktrail.change import api
-    from acktrail.change.cluster import Cluster
     from acktrail.change.new_plans import make_plan
-    from acktrail.change.request.reset_request import parse_request
 
     request = parse_request({**scope.named, "strategies": to.named, **how.named, **because.named})
     target = at.optional
@@ -123,8 +123,6 @@ def approve(
 
     Example: acktrail change approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
     """
-    from acktrail.change.cluster import Cluster
-
     target = at.needed
     with Cluster(at.kafka) as cluster:
         _decide(plan, target, reason, at.as_json, cluster)
@@ -142,10 +140,6 @@ def reject(
 
 def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: Cluster | None = None) -> None:
     """Note the decision; with `cluster`, by which the plan is judged, an approval."""
-    from acktrail.change import api
-    from acktrail.change.lifecycle.plan_life import next_step
-    from acktrail.change.lifecycle.plan_status import account
-
     loaded, by, approved = change_preview.load_any_plan(plan, target), account(), cluster is not None
     standing = api.note_decision(target, loaded, approved=approved, actor=by, note=why, cluster=cluster)
     if as_json:
@@ -174,9 +168,6 @@ def apply(
 
     Example: acktrail change apply plan.json --execute
     """
-    from acktrail.change import api
-    from acktrail.change.cluster import Cluster
-
     target = at.needed
     loaded, age_ms = change_preview.load_any_plan(plan, target), int(max_age * change_preview.HOUR_MS)
     with Cluster(at.kafka) as cluster:
@@ -199,9 +190,6 @@ def verify(
 
     Changes nothing in the cluster.
     """
-    from acktrail.change import api
-    from acktrail.change.cluster import Cluster
-
     target = at.needed
     loaded = change_preview.load_any_plan(plan, target)
     with Cluster(at.kafka) as cluster:
@@ -245,8 +233,6 @@ def undo(
     Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
     --partial takes back the rest.
     """
-    from acktrail.change.change_kind import load_plan
-    from acktrail.change.cluster import Cluster
     from acktrail.change.new_plans import plan_undo
 
     target = at.needed

@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle import plan_status
+from acktrail.change.request.reset_request import ResetRequest, is_in, parse_request
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import load_any_plan, painted
 from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
 from acktrail.errors import ChangeRefused, UnknownName
-from acktrail.plain_tables import printable, table
+from acktrail.plain_data import to_json_value
+from acktrail.plain_tables import few, printable, table
 from acktrail.times import instant_text
-
-if TYPE_CHECKING:
-    from acktrail.change.cluster import Cluster
-    from acktrail.change.request.reset_request import ResetRequest
+from acktrail.view.change_text import plan_text, results_text
 
 _Json = Mapping[str, Any]
 
@@ -32,9 +33,6 @@ def list_plans(
     at: OfTables,
 ) -> None:
     """List the plans, newest first, with status and next step."""
-    from acktrail.change.lifecycle import plan_status
-    from acktrail.plain_tables import few
-
     found = plan_status.list_plans(at.needed, limit=limit)
     if at.as_json:
         echo_rows(found)
@@ -55,19 +53,15 @@ def show(
 ) -> None:
     """Show a plan: what it would do or did, and its outcomes. There is one of every share partition, beside the status
     of the whole."""
-    from acktrail.change.lifecycle.plan_status import plan_status
-    from acktrail.plain_data import to_json_value
-
     target = at.optional
     loaded = load_any_plan(plan, target)
     progress: dict[str, Any] = {}
     if target is not None:
         with suppress(UnknownName):  # a file that is stored nowhere
-            progress = plan_status(target, loaded.plan_id)
+            progress = plan_status.plan_status(target, loaded.plan_id)
     if at.as_json:
         typer.echo(json.dumps({"plan": to_json_value(loaded), **progress}))
         return
-    from acktrail.view.change_text import plan_text, results_text
 
     typer.echo(plan_text(loaded, painted))
     if progress:
@@ -106,7 +100,6 @@ def audit(
 
     Example: acktrail change audit --anchor /var/lib/acktrail/audit-anchor.json
     """
-    from acktrail.plain_data import to_json_value
     from acktrail.view.integrity import audit_rows, checked_audit
 
     target = at.needed
@@ -183,9 +176,6 @@ def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
     are topics that you may not DESCRIBE, without a word: a broker does not name them (`change plan reset --all-topics`
     does).
     """
-    from acktrail.change.cluster import Cluster
-    from acktrail.change.request.reset_request import parse_request
-
     asked = {**scope.named, "all_topics": not scope.topics, "strategies": {"to-current": None}}
     with Cluster(at.kafka) as cluster:
         text, left_out = current_offsets(cluster, parse_request(asked))
@@ -199,7 +189,6 @@ def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
     ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist. NotAuthorized,
     Unreachable, RetryableError: the cluster does not answer."""
     from acktrail.change.collection.collect import select_groups
-    from acktrail.change.request.reset_request import is_in
 
     groups, unmatched = select_groups(cluster.admin, request)
     if unmatched:

@@ -1,12 +1,15 @@
-"""Files that a reader finds whole, or as they were before."""
+"""Files that a reader finds whole, or as they were before; and files of ours that are read again."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, MalformedFile
 
 
 def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True) -> Path:
@@ -29,3 +32,26 @@ def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True)
         why = error.strerror or type(error).__name__
         raise ConfigurationError(f"{file} cannot be written: {why}", hint="name a folder you may write to") from error
     return file
+
+
+def read_text(file: Path, *, hint: str) -> str:
+    """The text of `file`. Raises MalformedFile: it cannot be read, or is no text; `hint` says what to do then."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        why = f"cannot be read ({type(error).__name__})"
+        raise MalformedFile(why, file=str(file), hint=f"check the path, or {hint}") from error
+    except UnicodeDecodeError as error:
+        raise MalformedFile("is no text", file=str(file), hint=hint) from error
+
+
+def json_object(text: str, where: str, what: str, marks: Mapping[str, object], *, hint: str) -> dict[str, Any]:
+    """The JSON object in `text`, which comes from `where` and has these `marks`: names with values. Raises
+    MalformedFile: it has none or others, so that it is no `what`."""
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedFile("is no JSON", file=where, hint=hint) from error
+    if not isinstance(data, dict) or {name: data.get(name) for name in marks} != marks:
+        raise MalformedFile(f"is no {what}", file=where, hint=hint)
+    return data

@@ -39,7 +39,7 @@ from acktrail.tables.delta.table_root import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, as_json, rows_of_run, shown_run, summarize
-from acktrail.whole_files import write_whole
+from acktrail.whole_files import json_object, read_text, write_whole
 from acktrail_dashboard.report import file_name, prune
 
 EVIDENCE: Final = "acktrail-evidence"
@@ -217,17 +217,10 @@ def digest(pack: Mapping[str, Any]) -> str:
 
 def read_pack(file: Path) -> Pack:
     """A pack from its file. Raises MalformedFile: it is none, or cannot be read."""
-    try:
-        if file.stat().st_size > _LARGEST:
-            raise MalformedFile("is too large for an evidence pack", file=str(file))
-        pack = json.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise MalformedFile(f"cannot be read: {error.strerror}", file=str(file)) from error
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile("is no JSON", file=str(file), hint="name the .json file of a pack") from error
-    if not isinstance(pack, dict) or pack.get("schema") != SCHEMA:
-        raise MalformedFile(f"is no evidence pack of the form {SCHEMA}", file=str(file))
-    return pack
+    if file.is_file() and file.stat().st_size > _LARGEST:
+        raise MalformedFile("is too large for an evidence pack", file=str(file))
+    what, hint = f"evidence pack of the form {SCHEMA}", "name the .json file of a pack"
+    return json_object(read_text(file, hint=hint), str(file), what, {"schema": SCHEMA}, hint=hint)
 
 
 def packs_in(place: Path) -> list[Path]:

@@ -59,6 +59,11 @@ class TrendChart:
         return f"{self.title}: {span}; the values are in the table below"
 
     @property
+    def columns(self) -> list[str]:
+        """The titles of the table."""
+        return ["Time", *(f"#{label}" for label in self.lines)]
+
+    @property
     def rows(self) -> list[tuple[datetime, list[str]]]:
         """Instants with the value of each line, the newest first, evenly left out where there are many."""
         every = [*zip(*self.lines.values(), strict=True)]

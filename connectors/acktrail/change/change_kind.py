@@ -5,7 +5,6 @@ A plan names its kind. All that holds for every kind is in `api`: hash, age, app
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +24,11 @@ from acktrail.change.planning.change_plan import (
     ChangePlan,
     PlanT,
     hash_of,
-    read_text,
 )
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, MalformedFile, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
 from acktrail.plain_data import from_json_value
+from acktrail.whole_files import json_object, read_text
 
 if TYPE_CHECKING:
     from acktrail.change.execution.attempt import Execution, OpenRequests
@@ -218,12 +217,7 @@ def load_plan(tables: TablesConfig, plan_id: str) -> ChangePlan:
 def _plan_data(text: str, where: str) -> dict[str, Any]:
     """The JSON object of a plan. Raises MalformedFile: it is no plan of a change. PlanStale: it is of another
     version."""
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile("is no JSON", file=where, hint=PLAN_AGAIN) from error
-    if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
-        raise MalformedFile("is no plan of a change", file=where, hint=PLAN_AGAIN)
+    data = json_object(text, where, "plan of a change", {"format": PLAN_FORMAT}, hint=PLAN_AGAIN)
     if data.get("version") != PLAN_VERSION:
         text = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
         raise PlanStale("other_version", text, hint=PLAN_AGAIN)

@@ -27,11 +27,10 @@ from acktrail.change.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.change.audit.journal import SEQUENCE, read_audit, read_plan_row
-from acktrail.change.planning.change_plan import read_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.times import utc_text
-from acktrail.whole_files import write_whole
+from acktrail.whole_files import json_object, read_text, write_whole
 
 Row = Mapping[str, Any]
 _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
@@ -190,15 +189,10 @@ class _Stored:
 def _read_anchor(file: Path) -> tuple[int, str, str]:
     """The audit row that `file` remembers: sequence, hash, where. Raises MalformedFile when it is no such file."""
     hint = "name a file that acktrail change audit --anchor wrote, or one that is not there yet"
-    text = read_text(file, hint=hint)
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        data = None
-    if isinstance(data, dict) and {name: data.get(name) for name in _ANCHOR} == _ANCHOR:
-        sequence, row_hash = data.get("sequence"), data.get("row_hash")
-        if type(sequence) is int and isinstance(row_hash, str):
-            return sequence, row_hash, str(file)
+    data = json_object(read_text(file, hint=hint), str(file), "anchor of an audit", _ANCHOR, hint=hint)
+    sequence, row_hash = data.get("sequence"), data.get("row_hash")
+    if type(sequence) is int and isinstance(row_hash, str):
+        return sequence, row_hash, str(file)
     raise MalformedFile("is no anchor of an audit", file=str(file), hint=hint)
 
 

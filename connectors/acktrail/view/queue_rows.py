@@ -173,14 +173,18 @@ def worth_telling(changes: pa.Table) -> pa.Table:
     return changes.filter(pc.invert(is_calm))
 
 
+def newest_changes(changes: pa.Table, most: int) -> dict[str, Any]:
+    """The `most` newest changes, and how many there are."""
+    return {"rows": newest_first(changes).slice(0, most).to_pylist(), "count": changes.num_rows}
+
+
 def told_changes(changes: pa.Table, most: int) -> dict[str, Any]:
     """The `most` newest changes, and how many got worse and better. Share partitions that were new and need nothing are
     counted alone (`calm`)."""
     told = worth_telling(changes)
     ranks = {name: pc.index_in(told[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
     return {
-        "rows": newest_first(told).slice(0, most).to_pylist(),
-        "count": told.num_rows,
+        **newest_changes(told, most),
         "calm": changes.num_rows - told.num_rows,
         "worse": pc.sum(pc.less(ranks["after"], ranks["before"])).as_py() or 0,
         "better": pc.sum(pc.greater(ranks["after"], ranks["before"])).as_py() or 0,

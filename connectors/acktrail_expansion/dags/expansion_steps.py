@@ -38,13 +38,9 @@ def audit(target: run_target.Target | StoredPlan, **context: Unpack[Context]) ->
     from acktrail_expansion.audit.audit_run import audit_expansions
     from acktrail_jobs.commands.engine import executors_on
 
-    master, run_id = (
-        spark_master(context["params"]["spark_conn_id"]),
-        str(target.get("run_id") or target.get("plan_id")),
-    )
-    with executors_on(master) as executors:
+    with executors_on(spark_master(context["params"]["spark_conn_id"])) as executors:
         counts = audit_expansions(tables_at(target), executors)
-    return task_reports.hand_over(context, run_id, counts)
+    return task_reports.hand_over(context, str(target.get("run_id") or target.get("plan_id")), counts)
 
 
 @step(20)

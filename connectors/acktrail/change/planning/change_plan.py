@@ -12,14 +12,13 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from acktrail import __version__
 from acktrail.change.collection.facts import ClusterFacts, GroupFacts, PartitionOffsets
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact
 from acktrail.change.planning.notices import Notice, RefusedParts, refusals_among
-from acktrail.errors import MalformedFile, PlanStale
+from acktrail.errors import PlanStale
 from acktrail.plain_data import fingerprint, to_json_value
 from acktrail.plain_tables import KnownSum
 from acktrail.times import instant_text
@@ -157,17 +156,6 @@ def totals_of(partitions: Sequence[PartitionPlan], refusals: Sequence[Notice]) -
 def plan_json(plan: ChangePlan) -> str:
     """A plan as the text of a file."""
     return json.dumps(to_json_value(plan), indent=1, ensure_ascii=True) + "\n"
-
-
-def read_text(file: Path, *, hint: str) -> str:
-    """The text of `file`. Raises MalformedFile: it cannot be read, or is no text; `hint` says what to do then."""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        why = f"cannot be read ({type(error).__name__})"
-        raise MalformedFile(why, file=str(file), hint=f"check the path, or {hint}") from error
-    except UnicodeDecodeError as error:
-        raise MalformedFile("is no text", file=str(file), hint=hint) from error
 
 
 def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:

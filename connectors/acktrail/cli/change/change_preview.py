@@ -108,16 +108,13 @@ def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:
 def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = None, *, as_json: bool) -> None:
     """Store a new plan where there are tables, write it to the file that is named, if any, and print it. Raises what
     forbids it."""
-    from acktrail.change import api
     from acktrail.change.change_kind import kind_of
     from acktrail.change.lifecycle.plan_life import ChangeStatus, next_step
     from acktrail.change.planning.change_plan import plan_json
     from acktrail.change.planning.notices import refusal_error
     from acktrail.view.change_text import plan_text
 
-    if target is not None:
-        api.store_plan(target, plan)
-    _write_new(plan, out)
+    _store(plan, target, out)
     typer.echo(plan_json(plan) if as_json else plan_text(plan, painted), nl=not as_json)
     if plan.refusals:
         kind = kind_of(plan)
@@ -139,11 +136,8 @@ def keep_or_execute(
     as_json: bool,
 ) -> None:
     """Keep and print a new plan; with `execute` carry it out at once, verified and audited. An error then names it."""
-    from acktrail.change import api
-
     if execute and target is not None:
-        _write_new(plan, out)
-        api.store_plan(target, plan)
+        _store(plan, target, out)
         try:
             carry_out(cluster, plan, target, waits, partial=partial, as_json=as_json)
         except AcktrailError as error:
@@ -161,11 +155,14 @@ def painted(severity: str, text: str) -> str:
     return typer.style(text, fg=colour) if colour and sys.stdout.isatty() else text
 
 
-def _write_new(plan: ChangePlan, out: Path | None) -> None:
-    """Write a new plan to the file that is named, if any."""
+def _store(plan: ChangePlan, target: TablesConfig | None, out: Path | None) -> None:
+    """Store a new plan where there are tables, and write it to the file that is named, if any."""
+    from acktrail.change import api
     from acktrail.change.planning.change_plan import plan_json
     from acktrail.whole_files import write_whole
 
+    if target is not None:
+        api.store_plan(target, plan)
     if out is not None:
         write_whole(plan_json(plan), out)
 

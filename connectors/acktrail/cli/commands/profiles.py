@@ -105,7 +105,7 @@ def _listed(name: str) -> dict[str, Any]:
     try:
         own = config.profiles().profile(name)
     except AcktrailError as error:
-        return {"name": name, **dict.fromkeys(_LISTED), "error": _line(error)}
+        return {"name": name, **dict.fromkeys(_LISTED), "error": error.with_hint}
     values = (own.bootstrap_servers, own.client_config, sorted(own.kafka), own.tables, own.tables_options)
     return {"name": name, **dict(zip(_LISTED, values, strict=True)), "error": None}
 
@@ -117,11 +117,7 @@ def _health(name: str, now: dt.datetime) -> ClusterHealth:
     try:
         return cluster_health(Tables(config.TablesConfig.from_environment(profile=name)), now)
     except AcktrailError as error:
-        return ClusterHealth(unknown=dict.fromkeys(_WORDS, _line(error)))
-
-
-def _line(error: AcktrailError) -> str:
-    return f"{error.message} ({error.hint})" if error.hint else error.message
+        return ClusterHealth(unknown=dict.fromkeys(_WORDS, error.with_hint))
 
 
 def _overview_row(name: str, each: ClusterHealth, now: dt.datetime) -> tuple[object, ...]:

@@ -57,10 +57,7 @@ def _about(visit: Visit, where: pc.Expression, statuses: list[dict[str, Any]]) -
     limits = {row["delivery_count_limit"] for row in statuses}
     return {
         "findings": findings_where(visit, where),
-        "changes": {
-            "rows": queue_rows.newest_first(changes).slice(0, queue_rows.ROWS_A_PAGE).to_pylist(),
-            "count": changes.num_rows,
-        },
+        "changes": queue_rows.newest_changes(changes, queue_rows.ROWS_A_PAGE),
         "deliveries": sorted(counts.items()),
         "delivery_limit": next(iter(limits)) if len(limits) == 1 else None,
     }

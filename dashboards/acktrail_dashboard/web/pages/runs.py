@@ -12,6 +12,7 @@ from acktrail.errors import UnknownName
 from acktrail.tables.commit_order import in_order
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows
+from acktrail.view.queue_rows import newest_changes
 from acktrail.view.wording import RESULTS, SEVERITIES, canonical, status_rank, tally
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -30,7 +31,7 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     ranges = visit.read("export_ranges", columns=_RANGE_COLUMNS, where=where)
     quality = visit.read("quality_results", where=where)
     findings = visit.read("findings", columns=("run_id", "severity"), where=where)
-    changes = visit.read("status_changes", where=where).sort_by([("changed_at", "descending")])
+    changes = visit.read("status_changes", where=where)
     plans = visit.read("reset_plans", columns=_PLAN_COLUMNS, where=where).sort_by([("audit_sequence", "descending")])
     executions = visit.read("reset_executions", columns=("run_id", "plan_id"), where=where)
     newest = next(iter(totals.slice(0, 1).to_pylist()), None)
@@ -45,7 +46,7 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
         "result_counts": tally((result.state for result in results), reversed(RESULTS)),
         "failures": [result for result in results if result.state == "fails"],
         "severities": tally(map(canonical, findings["severity"].to_pylist()), SEVERITIES),
-        "changes": {"rows": changes.slice(0, _SHOWN).to_pylist(), "count": changes.num_rows},
+        "changes": newest_changes(changes, _SHOWN),
         "plans": plans.to_pylist(),
         "verified": sorted(set(executions["plan_id"].to_pylist()) - set(plans["plan_id"].to_pylist())),
         "place": visit.reader.tables.root,

@@ -219,7 +219,7 @@ def verify(
         OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
     """
     from acktrail.change.execution.attempt import OpenRequests
-    from acktrail.change.verification.overtaken_plans import overtaken
+    from acktrail.change.execution.other_requests import overtaken
 
     with requests or OpenRequests(plan.plan_id) as sent:
         if not sent.out and _is_open(journal, plan):

@@ -28,7 +28,7 @@ COMMANDS: Final = MappingProxyType(
         "groups": "acktrail.cli.commands.groups:app",
         "record.show": "acktrail.cli.commands.delivery_history:record",
         "record.archived": "acktrail.cli.commands.delivery_history:archived",
-        "record.dead-letters": "acktrail.cli.commands.dead_letters:dead_letters",
+        "record.dead-letters": "acktrail.cli.commands.delivery_history:dead_letters",
         "record.rates": "acktrail.cli.commands.delivery_history:rates",
         "change.plan.reset": "acktrail.cli.change.plan_commands:plan_reset",
         "change.approve": "acktrail.cli.change.plan_commands:approve",

@@ -90,26 +90,10 @@ class Flaw:
     sequence: int | None = None
 
 
-def audit_entry(
-    plan: ChangePlan,
-    attempt: int,
-    event: Event,
-    group_id: str | None = None,
-    *,
-    outcome: str | None = None,
-    detail: Mapping[str, Any] | None = None,
-) -> AuditEntry:
-    """One step of an attempt at `plan`."""
-    return AuditEntry(
-        kind=plan.kind,
-        event=event,
-        plan_id=plan.plan_id,
-        plan_hash=plan.plan_hash,
-        attempt=attempt,
-        group_id=group_id or None,
-        outcome=outcome,
-        detail=detail or {},
-    )
+def audit_entry(plan: ChangePlan, attempt: int, event: Event, group_id: str | None = None, **more: Any) -> AuditEntry:
+    """One step of an attempt at `plan`; `more`: its `outcome` and `detail`."""
+    about = {"kind": plan.kind, "plan_id": plan.plan_id, "plan_hash": plan.plan_hash}
+    return AuditEntry(**about, **more, event=event, attempt=attempt, group_id=group_id or None)
 
 
 def first_link(cluster_id: str) -> str:

@@ -1,4 +1,5 @@
-"""Requests of other plans: those that came later, and those without an answer, which may still arrive."""
+"""Requests of other plans: those that came later, those without an answer, which may still arrive, and those whose work
+a request undid that arrived late."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 from acktrail.change.audit.audit_chain import AuditRow, Event
 from acktrail.change.audit.journal import Journal
 from acktrail.change.execution.attempt import Key, asked_in
-from acktrail.change.lifecycle.plan_life import ChangeStatus, standings
+from acktrail.change.lifecycle.plan_life import ChangeStatus, Status, standings
+from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.verification.partition_outcome import VerifiedPartition
 from acktrail.times import utc_text
 
 RULE = "unanswered_request"
@@ -79,3 +82,20 @@ def requests_after(
         if row.sequence > first[row.group_id]:
             ends, parts = asked_in(json.loads(row.detail))
             yield from ((row, (row.group_id or "", topic, part), target, ends) for topic, part, target in parts)
+
+
+def overtaken(journal: Journal, plan: ChangePlan, found: Sequence[VerifiedPartition]) -> list[str]:
+    """The other plans that were sent after `plan` and before its requests arrived, which `found` shows: it undid what
+    they did."""
+    places = {
+        (row["group_id"], row["topic"], row["partition"]): (row["evidence_state_partition"], row["evidence_offset"])
+        for row in found
+        if Status(row["status"]).is_ok and row["evidence_offset"] is not None
+    }
+    own = [row for row in journal.audit({"plan_id": plan.plan_id}) if row.event == Event.BEFORE_CALL]
+    plans: dict[str, None] = {}
+    for row, key, _, ends in requests_after(journal, own, {key[0] for key in places}) if places else ():
+        partition, offset = places.get(key, (None, -1))
+        if row.plan_id != plan.plan_id and partition in ends and ends[partition] <= offset:
+            plans[row.plan_id] = None
+    return list(plans)

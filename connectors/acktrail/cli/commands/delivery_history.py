@@ -1,9 +1,11 @@
-"""``acktrail record show``, ``archived`` and ``rates``: what the delivery history has of a record, a group, a time."""
+"""``acktrail record show``, ``archived``, ``rates`` and ``dead-letters``: what the delivery history has of a record, a
+group, a time, and which archived records have a dead-letter record."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -16,10 +18,22 @@ from acktrail.view import history_text
 if TYPE_CHECKING:
     from acktrail.model.record_history import ArchivedRange
     from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
-    from acktrail.reconcile.past.dead_letter_reader import ExportedLetter
+    from acktrail.reconcile.past.dead_letter_reader import (
+        DeadLetterReader,
+        ExportedLetter,
+        MissingLetters,
+        PartitionLetters,
+    )
     from acktrail.reconcile.past.history_reader import RecordInstance
 
 _SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
+_LETTER_TITLES: Final = ("TOPIC", "PARTITION", "ARCHIVED", "WITH", "WITHOUT", "NOT ARCHIVED", "RECORDS", "REPEATED", "")
+_DOUBTS: Final = {
+    "history": "state records are missing, so a record may be archived and not be seen so (history)",
+    "letters": "dead-letter records are missing in the tables, so an archived record may have one (letters)",
+    "topic": "the topic was recreated, and a dead-letter record names it by its name alone (topic)",
+    "name": "no observation has a topic of this name (name)",
+}
 
 
 def record(
@@ -265,3 +279,68 @@ def _rates_text(rows: Iterable[Mapping[str, Any]], completeness: HistoryComplete
         for row in rows
     ]
     return "\n".join([table(names, cells), *history_text.missing_lines(completeness)])
+
+
+def dead_letters(
+    group: Annotated[str, typer.Argument(help="Share group.")],
+    *,
+    at: OfTables,
+) -> None:
+    """Compare archived records with those in dead-letter topics. They are those of one share group, by topic partition.
+
+    WITH and WITHOUT are archived offsets with and without a dead-letter record; NOT ARCHIVED are offsets of dead-letter
+    records that the history does not show as archived; REPEATED are records beyond the first of an offset. "-" is not
+    known; the last column has the reason. Without one is no fault where the group had no dead-letter topic then.
+    Answers from dead_letter_records (DeadLetterSource) and delivery_history (`acktrail run history`), each as far as it
+    is exported.
+
+    Example: acktrail record dead-letters fraud-scoring --tables /data/acktrail
+    """
+    history = at.history
+    from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
+
+    reader = DeadLetterReader(history)
+    rows, missing = reader.of_group(group), reader.missing(group)
+    if not at.as_json:
+        typer.echo(_letters_text(group, reader, rows, missing))
+        return
+    answer = {
+        "group": group,
+        "is_exported": reader.is_exported,
+        **history_text.completeness_fields(history.completeness(group)),
+        "missing_dead_letters": [asdict(each) for each in missing],
+        "unreadable_records": reader.unreadable(),
+        "partitions": [
+            {
+                "topic": row.topic,
+                "topic_id": row.topic_id,
+                "partition": row.partition,
+                **asdict(row.counts),
+                "at_least": bool(row.doubts),
+                "not_known": [doubt.value for doubt in row.doubts],
+            }
+            for row in rows
+        ],
+    }
+    typer.echo(json_line(answer))
+
+
+def _letters_text(
+    group: str, reader: DeadLetterReader, rows: tuple[PartitionLetters, ...], missing: tuple[MissingLetters, ...]
+) -> str:
+    counts = attrgetter("archived", "with_record", "without_record", "not_archived", "records", "repeated")
+    cells = [(row.topic or row.topic_id, row.partition, *counts(row.counts), ", ".join(row.doubts)) for row in rows]
+    doubts = {doubt for row in rows for doubt in row.doubts}
+    notes = [_DOUBTS[doubt] for doubt in sorted(doubts, key=[*_DOUBTS].index)]
+    notes += [
+        f"dead-letter topic {printable(each.dlq_topic)}, partition {each.dlq_partition}: {each.offsets:,} offsets are "
+        "in no row, pruned before they were read or ends of transactions"
+        for each in missing
+    ]
+    if not reader.is_exported:
+        notes.append("no dead-letter topic was exported: run a connector of DeadLetterSource")
+    elif unreadable := reader.unreadable():
+        notes.append(f"whose dead letters {unreadable:,} records in dead_letter_records are: see their decode_error")
+    head = f"group {printable(group)}: archived records and dead-letter records"
+    known = [head, table(_LETTER_TITLES, cells) if cells else "none of either"]
+    return "\n".join([*known, *(["", "Not known:", *(f"  {note}" for note in notes)] if notes else ())])

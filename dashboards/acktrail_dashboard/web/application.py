@@ -90,9 +90,8 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED_FROM)
     if access is not None:
         if access.token is not None:
-            login = partial(_log_in, dashboard, access.token.value)
-            app.add_route("/login", login, methods=["POST"])
-        app.middleware("http")(partial(_guarded, dashboard, access))
+            app.add_route("/login", partial(_log_in, access.token.value), methods=["POST"])
+        app.middleware("http")(partial(_guarded, access))
     app.middleware("http")(with_safe_headers)
     app.state.prepare = dashboard.prepare
     return app
@@ -176,23 +175,6 @@ class _Dashboard:
             message, hint = str(getattr(error, "detail", "")), ""
         return await run_in_threadpool(self._problem, visit, status, message, hint, headers=headers)
 
-    def refusal(self, scope: Any, reason: str) -> Response:
-        """Why a request gets no page: the login, or a plain line for programs."""
-        if reason == "host":
-            return PlainTextResponse("the Host header names another server\n", 403)
-        accepts = dict(scope["headers"]).get(b"accept", b"")
-        if b"text/html" not in accepts:
-            challenge = {"WWW-Authenticate": 'Bearer realm="acktrail"'}
-            return PlainTextResponse("a token is needed\n", 401, headers=challenge)
-        query = scope.get("query_string", b"").decode("latin-1")
-        address = path_within(scope).strip("/") + (f"?{query}" if query else "")
-        return self.login_page(scope, next_page(address), is_wrong=False)
-
-    def login_page(self, scope: Any, address: str, *, is_wrong: bool) -> Response:
-        """The form that asks for the token."""
-        context = {"root": _root_of(scope), "next_page": address, "is_wrong": is_wrong}
-        return HTMLResponse(rendered("login.html", context), 401)
-
     def _visit(self, scope: Any, path: str) -> Visit:
         request = Request(scope)
         return Visit(
@@ -221,14 +203,14 @@ class _Dashboard:
         return rendered("frame.html", {**frame, **own})
 
 
-async def _log_in(dashboard: _Dashboard, token: str, request: Request) -> Response:
+async def _log_in(token: str, request: Request) -> Response:
     form = await _form(request)
     address = next_page(form.get("next", ""))
     expires = int(time.time()) + SESSION_S
     given = session_value(form.get("token", "").strip(), expires)
     value = session_value(token, expires)
     if not is_same(given, value):
-        return dashboard.login_page(request.scope, address, is_wrong=True)
+        return _login_page(request, address, is_wrong=True)
     answer = RedirectResponse(_root_of(request.scope) + address or "./", 303)
     answer.set_cookie(
         COOKIE,
@@ -300,21 +282,34 @@ async def with_safe_headers(request: Request, answer: Answer) -> Response:
     return response
 
 
-async def _guarded(dashboard: _Dashboard, access: Access, request: Request, answer: Answer) -> Response:
+async def _guarded(access: Access, request: Request, answer: Answer) -> Response:
     """Who may not see pages is refused. The login and the files that all pages load need no token."""
     refusal = _refusal(access, request)
-    return await answer(request) if refusal is None else dashboard.refusal(request.scope, refusal)
+    return await answer(request) if refusal is None else refusal
 
 
-def _refusal(access: Access, request: Request) -> str | None:
-    """Why a request is refused: its ``host``, or no ``token``."""
+def _refusal(access: Access, request: Request) -> Response | None:
+    """What a request gets in place of a page that it may not see: the login, or a plain line for programs."""
     if not access.serves(request.headers.get("host", "")):
-        return "host"
-    is_open = path_within(request.scope).startswith(_OPEN_PATHS)
-    if is_open or access.admits(request.headers.get("authorization", "")):
+        return PlainTextResponse("the Host header names another server\n", 403)
+    path = path_within(request.scope)
+    if path.startswith(_OPEN_PATHS) or access.admits(request.headers.get("authorization", "")):
         return None
     token, cookie = access.token, request.cookies.get(COOKIE, "")
-    return None if token is not None and is_session(token.value, cookie, time.time()) else "token"
+    if token is not None and is_session(token.value, cookie, time.time()):
+        return None
+    if "text/html" not in request.headers.get("accept", ""):
+        challenge = {"WWW-Authenticate": 'Bearer realm="acktrail"'}
+        return PlainTextResponse("a token is needed\n", 401, headers=challenge)
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    address = path.strip("/") + (f"?{query}" if query else "")
+    return _login_page(request, next_page(address), is_wrong=False)
+
+
+def _login_page(request: Request, address: str, *, is_wrong: bool) -> Response:
+    """The form that asks for the token."""
+    context = {"root": _root_of(request.scope), "next_page": address, "is_wrong": is_wrong}
+    return HTMLResponse(rendered("login.html", context), 401)
 
 
 def path_within(scope: Message) -> str:

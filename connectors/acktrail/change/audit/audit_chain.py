@@ -92,7 +92,7 @@ class Flaw:
 
 def audit_entry(plan: ChangePlan, attempt: int, event: Event, group_id: str | None = None, **more: Any) -> AuditEntry:
     """One step of an attempt at `plan`; `more`: its `outcome` and `detail`."""
-    about = {"kind": plan.kind, "plan_id": plan.plan_id, "plan_hash": plan.plan_hash}
+    about: dict[str, Any] = {"kind": plan.kind, "plan_id": plan.plan_id, "plan_hash": plan.plan_hash}
     return AuditEntry(**about, **more, event=event, attempt=attempt, group_id=group_id or None)
 
 

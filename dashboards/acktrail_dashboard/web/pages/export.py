@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from acktrail.plain_tables import KnownSum
 from acktrail.tables.exported.record_files import RECORDS, quarantined_records
 from acktrail.view import export_rows
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -16,11 +17,10 @@ def _export(visit: Visit) -> dict[str, Any]:
     positions, gaps = export_rows.export_rows(ranges), export_rows.gap_rows(ranges)
     quarantined = visit.ask(RECORDS, quarantined_records, None)
     newest = quarantined and quarantined.sort_by([("timestamp_ms", "descending"), ("offset", "descending")])
-    behind = [position.behind for position in positions]
     return {
         "positions": positions,
         "exported_at": max((each.exported_at for each in positions if each.exported_at is not None), default=None),
-        "behind": None if None in behind or not behind else sum(each or 0 for each in behind),
+        "behind": KnownSum.of(each.behind for each in positions).total if positions else None,
         "gaps": gaps,
         "lost": sum(gap.tone == "critical" for gap in gaps),
         "quarantined": newest.slice(0, _QUARANTINED_SHOWN).to_pylist() if newest else (),

@@ -54,9 +54,8 @@ def _finding(visit: Visit) -> dict[str, Any]:
     if not rows and not visit.problems:
         raise UnknownName("finding", f"{rule} of {subject}")
     row = finding_rows.finding_row(rows[0], visit.topics, visit.open_runs) if rows else None
-    if row is None or row.evidence_offset is None:
-        return {"row": row, **_evidence(visit, None, None)}
-    return {"row": row, **_evidence(visit, row.evidence_state_partition, row.evidence_offset)}
+    place = (row.evidence_state_partition, row.evidence_offset) if row else (None, None)
+    return {"row": row, **_evidence(visit, *place)}
 
 
 def _record(visit: Visit) -> dict[str, Any]:
@@ -69,11 +68,11 @@ def _record(visit: Visit) -> dict[str, Any]:
 
 def _evidence(visit: Visit, state_partition: int | None, offset: int | None) -> dict[str, Any]:
     """A state record and where it is; None: nowhere."""
-    place = {"state_partition": state_partition, "offset": offset}
     if state_partition is None or offset is None:
-        return {**place, "evidence": None}
+        return dict.fromkeys(("state_partition", "offset", "evidence"))
     row = visit.ask(RECORDS, lambda tables: record_at(tables, state_partition, offset), None)
-    return {**place, "evidence": None if row is None else record_evidence.record_evidence(row, visit.topics)}
+    found = None if row is None else record_evidence.record_evidence(row, visit.topics)
+    return {"state_partition": state_partition, "offset": offset, "evidence": found}
 
 
 PAGES: Final = (

@@ -36,10 +36,9 @@ from hypothesis import strategies as st
 from acktrail.change.audit import journal as journal_module
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, chained, check_chain, first_link
 from acktrail.change.audit.journal import Journal
-from acktrail.change.change_kind import ChangeRun, parse_plan
-from acktrail.change.cluster import Cluster
+from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import TargetOffset
-from acktrail.change.execution.attempt import Attempt, OpenRequests
+from acktrail.change.execution.attempt import Attempt
 from acktrail.change.lifecycle.plan_life import (
     _WORDS,
     LIFE,
@@ -62,7 +61,7 @@ from acktrail.change.lifecycle.plan_status import Admission, UndoLedger, list_pl
 from acktrail.change.planning.change_plan import plan_json, with_hash
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.change.verification.partition_outcome import verified_partition
-from acktrail.config import ApprovalRule, KafkaConfig
+from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.batches import DeliveryState, StateBatch
@@ -239,9 +238,7 @@ def test_a_group_that_is_not_reached_says_why(tmp_path: Path) -> None:
     it from being sent."""
     plan, now = planned("2026-lease"), [dt.datetime(2026, 1, 31, tzinfo=dt.UTC)]
     for groups, naps, wanted in ((["a", "b"], 300, "its lease was over"), (["c", "d"], 0, "a group before it")):
-        own, requests = journal(tmp_path, clock=lambda: now[0]), OpenRequests(plan.plan_id)
-        cluster = Cluster(KafkaConfig(bootstrap_servers="127.0.0.1:9"))
-        attempt = Attempt(ChangeRun(cluster=cluster, journal=own, plan=plan, requests=requests), groups)
+        attempt = Attempt(journal(tmp_path, clock=lambda: now[0]), plan, groups)
 
         def call(group_id: str, naps: int = naps) -> list[ChangeResult]:
             now[0] += dt.timedelta(seconds=naps)
@@ -249,7 +246,7 @@ def test_a_group_that_is_not_reached_says_why(tmp_path: Path) -> None:
             return [ChangeResult(group_id=group_id, topic=None, partition=None, outcome=outcome)]
 
         with attempt.take_leases():
-            done = attempt.send(groups, call, goes_on=False)
+            done = attempt.send(groups, call, 1_000, goes_on=False)
         assert [*done.not_sent] == groups[1:]
         assert wanted in done.not_sent[groups[1]]
 

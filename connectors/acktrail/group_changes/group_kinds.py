@@ -73,16 +73,16 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
         if run.is_done:
             return Execution(plan_id=plan.plan_id, attempt=0, results=())
         _check_refusals(plan)
-        attempt, parts = Attempt(run, plan.group_ids), {part.group_id: part for part in plan.parts}
+        attempt, parts = Attempt(run.journal, plan, plan.group_ids), {part.group_id: part for part in plan.parts}
 
         def call(group_id: str) -> Sequence[ChangeResult] | AcktrailError:
             part = parts[group_id]
             request = {"request": plan.kind, "topics": part.topics, "configs": part.values}
             return attempt.call(group_id, request, partial(self.send, admin, part))
 
-        with attempt.take_leases():
+        with attempt.take_leases(run.check, run.requests):
             _check_preview(run)
-            return attempt.send(plan.group_ids, call, goes_on=True)
+            return attempt.send(plan.group_ids, call, run.cluster.kafka.request_timeout_ms, goes_on=True)
 
     def settle(self, run: ChangeRun[GroupChangePlan]) -> Settled:
         """Look at every group that is not settled: `done`, `not_done` or (without an answer, where it does not show: it

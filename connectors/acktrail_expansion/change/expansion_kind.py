@@ -78,7 +78,7 @@ class _Expansion(ChangeKind[ExpansionPlan]):
         if run.is_done:
             return Execution(plan_id=plan.plan_id, attempt=0, results=())
         _check_count(admin, plan)
-        attempt, refused = Attempt(run, [""]), list[AcktrailError]()
+        attempt, refused = Attempt(run.journal, plan, [""]), list[AcktrailError]()
         counts = {"topic": plan.topic, "topic_id": plan.topic_id, "from": plan.old_count, "to": plan.new_count}
 
         def look() -> None:
@@ -89,8 +89,8 @@ class _Expansion(ChangeKind[ExpansionPlan]):
             request = {"request": "CreatePartitions", **counts}
             return attempt.call(group_id, request, partial(_send, admin, plan, refused), look=look)
 
-        with attempt.take_leases():
-            done = attempt.send([""], call, goes_on=False)
+        with attempt.take_leases(run.check, run.requests):
+            done = attempt.send([""], call, run.cluster.kafka.request_timeout_ms, goes_on=False)
             if refused:
                 raise refused[0]
         return done

@@ -9,19 +9,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
+from acktrail.change.audit.journal import Journal
 from acktrail.change.lifecycle.plan_life import PARTIAL, ChangeStatus, next_step
-from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.plain_data import from_json_value
-
-if TYPE_CHECKING:
-    from acktrail.change.change_kind import ChangeRun
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -72,24 +70,28 @@ class Execution:
 
 
 class Attempt:
-    """The next attempt at the plan of `run`, for `groups`."""
+    """The next attempt at `plan`, for `groups`."""
 
-    def __init__(self, run: ChangeRun[Any], groups: Sequence[str]) -> None:
-        plan, self.journal, self._run = run.plan, run.journal, run
-        self.number = max((row.attempt for row in self.journal.audit({"plan_id": plan.plan_id})), default=0) + 1
+    def __init__(self, journal: Journal, plan: ChangePlan, groups: Sequence[str]) -> None:
+        self.journal = journal
+        self.number = max((row.attempt for row in journal.audit({"plan_id": plan.plan_id})), default=0) + 1
         self.entry = partial(audit_entry, plan, self.number)
-        self._leased, self._expires_at_ms = list(groups), 0
+        self._leased, self._plan_id = list(groups), plan.plan_id
+        self._expires_at_ms = 0
+        self._sending = OpenRequests(plan.plan_id)
 
     @contextmanager
-    def take_leases(self) -> Iterator[None]:
-        """Take the lease of every group, all or none, around the requests; raises as `Journal.take_lease`. Where the
-        block fails before a request left, the leases are given back."""
-        self.journal.take_lease(self._leases(self._leased), check=self._run.check)
-        with self._run.requests:
+    def take_leases(
+        self, check: Callable[[], object] | None = None, requests: OpenRequests | None = None
+    ) -> Iterator[None]:
+        """Take the lease of every group, all or none, around the requests, which `requests` counts; raises as
+        `Journal.take_lease`. Where the block fails before a request left, the leases are given back."""
+        self.journal.take_lease(self._leases(self._leased), check=check)
+        with requests or self._sending as self._sending:
             try:
                 yield
             except BaseException as error:
-                if not self._run.requests.out:
+                if not self._sending.out:
                     self._abandon(error)
                 raise
 
@@ -105,6 +107,7 @@ class Attempt:
         self,
         groups: Sequence[str],
         call: Callable[[str], Sequence[ChangeResult] | AcktrailError],
+        request_timeout_ms: int,
         *,
         goes_on: bool,
     ) -> Execution:
@@ -113,7 +116,6 @@ class Attempt:
         results: list[ChangeResult] = []
         refused: dict[str, AcktrailError] = {}
         waiting, why = list(groups), "nothing was sent after a group before it was not done"
-        request_timeout_ms = self._run.cluster.kafka.request_timeout_ms
         while waiting:
             if not self.renew_leases(waiting, request_timeout_ms):
                 why = "its lease was over: others may have changed the group"
@@ -131,7 +133,7 @@ class Attempt:
             raise next(iter(refused.values()))
         not_sent = {group: error.message for group, error in refused.items()}
         not_sent |= dict.fromkeys(waiting, why)
-        return Execution(plan_id=self._run.plan.plan_id, attempt=self.number, results=tuple(results), not_sent=not_sent)
+        return Execution(plan_id=self._plan_id, attempt=self.number, results=tuple(results), not_sent=not_sent)
 
     def call(
         self,
@@ -154,14 +156,14 @@ class Attempt:
             except AcktrailError as error:
                 self.give_up({group_id: {"error": error.message, "hint": error.hint}})
                 return error
-        self._run.requests.out += 1
+        self._sending.out += 1
         try:
             results = send()
         except AcktrailError as error:
             results = [_not_sent(group_id, topic, partition, error) for topic, partition in parts]
         outcome = call_outcome(results)
         if outcome == "refused":
-            self._run.requests.out -= 1
+            self._sending.out -= 1
         else:
             self._leased.remove(group_id)
         self.journal.note([self.entry(Event.AFTER_CALL, group_id, outcome=outcome, detail=answer_detail(results))])

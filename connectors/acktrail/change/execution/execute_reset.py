@@ -52,8 +52,8 @@ class ResetAttempt:
         if not self.rows:
             return Execution(plan_id=self.plan.plan_id, attempt=0, results=())
         self.groups = tuple(dict.fromkeys(row.group_id for row in self.rows))
-        self.attempt = Attempt(self.run, self.groups)
-        with self.attempt.take_leases():
+        self.attempt = Attempt(self.journal, self.plan, self.groups)
+        with self.attempt.take_leases(self.run.check, self.run.requests):
             self.look_again()
             return self.send()
 
@@ -86,7 +86,8 @@ class ResetAttempt:
 
     def send(self) -> Execution:
         """One request a group, in order. Raises why the first was not sent, when nothing was sent for any group."""
-        sent = self.attempt.send(self.groups, self._call, goes_on=self.run.partial)
+        timeout_ms = self.cluster.kafka.request_timeout_ms
+        sent = self.attempt.send(self.groups, self._call, timeout_ms, goes_on=self.run.partial)
         why = {group: Notice(Severity.REFUSAL, "not_reached", text) for group, text in sent.not_sent.items()}
         rows = [(row, why[row.group_id]) for row in self.rows if row.group_id in why]
         self._written(rows, Status.NOT_ATTEMPTED)

@@ -146,7 +146,9 @@ def recheck(
         try:
             return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
         except PlanStale:
-            admission.life().check_known()
+            life = admission.life()
+            if life.standing is ChangeStatus.UNKNOWN:  # what moved may be its own work: no approval either
+                life.after(Step.APPROVE)
             raise
 
 

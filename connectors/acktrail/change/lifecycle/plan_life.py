@@ -340,11 +340,6 @@ class PlanLife:
             raise self._error(answer)
         return answer
 
-    def check_known(self) -> None:
-        """Raise OutcomeUnknown where a request was sent, and what became of it is not known."""
-        if self.standing is ChangeStatus.UNKNOWN:
-            raise self._error(_UNCLEAR)
-
     def _error(self, refusal: Refusal) -> AcktrailError:
         if refusal is _BUSY:
             group = next(group for group in self.groups if group.standing is self.standing)

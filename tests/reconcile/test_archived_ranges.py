@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.reconcile.no_record_offsets import offsets_outside
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterDoubt, doubted, match_dead_letters
 from acktrail.replay import newest_offsets
 from acktrail.replay.newest_offsets import RANGES, ArchivedRanges, offset_counts
@@ -139,3 +140,25 @@ def test_a_doubt_leaves_numbers_unknown(
     assert (found.without_record is None) == bool(doubts - {DeadLetterDoubt.HISTORY})
     assert (found.with_record is None) == bool(doubts & {DeadLetterDoubt.TOPIC, DeadLetterDoubt.NAME})
     assert found.archived == (None if DeadLetterDoubt.NAME in doubts else plain.archived)
+
+
+SPANS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12), st.integers(0, 3)), max_size=8)
+
+
+@given(SPANS, SPANS)
+def test_offsets_without_those_that_are_known(
+    archived: list[tuple[str, int, int]], asked: list[tuple[str, int, int]]
+) -> None:
+    """As sets of offsets say, for each share partition; spans may overlap, and be asked about twice."""
+
+    def offsets(spans: list[tuple[str, int, int]], group: str) -> set[int]:
+        return {at for name, first, more in spans if name == group for at in range(first, first + more + 1)}
+
+    common = {"topic_id": "t", "partition": 0}
+    rows = pa.Table.from_pylist([{"group_id": group, **common} for group in "abc"])
+    ranges = [[{"first_offset": at, "last_offset": at} for at in sorted(offsets(archived, group))] for group in "abc"]
+    spans = [{"group_id": g, **common, "first_offset": first, "last_offset": first + more} for g, first, more in asked]
+    keys = [("group_id", pa.string()), ("topic_id", pa.string()), ("partition", pa.int64())]
+    schema = pa.schema([*keys, *RANGES.value_type])
+    found = offsets_outside(pa.array(ranges, RANGES), rows, pa.Table.from_pylist(spans, schema=schema))
+    assert found.to_pylist() == [len(offsets(archived, group) - offsets(asked, group)) for group in "abc"]

@@ -120,6 +120,14 @@ def test_what_is_new_is_not_judged() -> None:
     assert status(seen(1, 9), members=0) == "unattended"
 
 
+def test_one_fall_may_be_a_pause_of_the_producer() -> None:
+    """As many unfinished records as now were finished: once says nothing, twice shows that the group keeps up."""
+    fell = [seen(240, 390), seen(480, 726), seen(726, 738), seen(954, 1_098)]
+    assert status(*fell[:3]) == "ok"
+    assert status(*fell) == "not_judged"
+    assert status(*fell, seen(1_100, 1_110), seen(1_240, 1_340)) == "ok"
+
+
 def test_where_a_group_begins_says_whether_records_wait_for_it() -> None:
     """Nothing was ever delivered: with `latest` the records in the log are not for it, members or not; with `earliest`
     they are, and a member that finishes none for a third of the window is stuck."""

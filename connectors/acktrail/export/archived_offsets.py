@@ -1,6 +1,7 @@
 """Which archived offsets are records: brokers archive the markers of transactions, what compaction removed and, for
 groups that read committed records, those of aborted transactions, as they archive a rejected record (Kafka:
-``SharePartition``). State records do not distinguish them; the log of the topic does.
+``SharePartition``). Some clients (librdkafka) hand markers back until the limit first. State records do not distinguish
+them; the log of the topic does.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.descriptions import Batch, LogStretch, TopicPartition
 from acktrail.kafka.log_stretches import ISOLATION, hidden_offsets, read_batches
+from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import OffsetRanges, Span
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.replay.newest_offsets import NewestOffsets
+from acktrail.replay.newest_offsets import NewestOffsets, archived_batches
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.commit_order import greatest
 from acktrail.tables.delta.store import Tables
@@ -39,6 +41,7 @@ _MOST_BYTES: Final = 16 << 20
 _ROWS_AT_ONCE: Final = 1 << 17
 _FEW_RECORDS: Final = 10_000
 """Fewer new state records, without an archived offset, are read again next time: a commit costs more."""
+_TWICE: Final = 2
 _NO_TOPIC: Final = "its topic is gone, or DESCRIBE on it is missing"
 _REMOVED: Final = "the retention removed it"
 _NOT_READ: Final = "its log was not read: READ on the topic is missing, or there is too much of it"
@@ -50,7 +53,8 @@ _Known = tuple[Span, bool | None, str | None]
 
 
 def note_archived(kafka: KafkaConfig, tables: Tables, cluster_id: str, run_id: str) -> None:
-    """Add to ``archived_offsets`` the offsets that state records show as archived since the last call. Raises
+    """Add to ``archived_offsets`` the offsets that state records show as archived, or handed back twice, since the last
+    call. Raises
     Unreachable, RetryableError (a broker did not answer; the next call asks for the same offsets), and as ``Tables``.
     """
     records = tables.snapshot(RECORDS)
@@ -60,7 +64,7 @@ def note_archived(kafka: KafkaConfig, tables: Tables, cluster_id: str, run_id: s
     numbers = range((greatest(tables, RECORDS, "state_partition") or 0) + 1) if known is not None else ()
     said = {number: tables.transaction_version(_LOOKED, f"{apps}{number}") for number in numbers}
     positions = {number: at for number, at in said.items() if at is not None}
-    newest, count = NewestOffsets(), 0
+    newest, count = NewestOffsets(_doubtful_batches), 0
     paths = RecordFiles(tables, records).reaching(positions)
     batches = tables.file_batches(RECORDS, paths, columns=_INPUTS, where=later_records(positions))
     for piece in record_tables(batches, _ROWS_AT_ONCE):
@@ -80,6 +84,13 @@ def note_archived(kafka: KafkaConfig, tables: Tables, cluster_id: str, run_id: s
         return
     create_for(tables, _LOOKED, cluster_id)
     tables.append(_LOOKED, pa.Table.from_pylist(rows, schema=TABLES[_LOOKED]), transactions=marks)
+
+
+def _doubtful_batches(batches: pa.StructArray) -> pa.Array:
+    """Which `batches` may be no records: archived ones, and those that were handed back twice."""
+    is_back = pc.greater_equal(pc.struct_field(batches, "delivery_count"), _TWICE)
+    is_available = pc.equal(pc.struct_field(batches, "delivery_state"), int(DeliveryState.AVAILABLE))
+    return pc.or_(archived_batches(batches), pc.and_(is_available, is_back))
 
 
 def _fresh(tables: Tables, found: pa.Table) -> dict[_Key, list[tuple[Span, bool]]]:

@@ -1,5 +1,5 @@
-"""Archived offsets that are no records (transaction markers, aborted records, what compaction removed): how many, and
-the history without them."""
+"""Offsets that are no records (transaction markers, aborted records, what compaction removed): what is archived without
+them, and the history without them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,51 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.schemas.table_schemas import INT32, INT64, STRING, schema
-from acktrail.format.columns.share_partition_keys import grouped
+from acktrail.format.columns.share_partition_keys import key_codes
 from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.replay.newest_offsets import ArchivedRanges, offset_counts
 from acktrail.tables.delta.store import Tables
 
-NO_RECORDS: Final = schema((STRING, "group_id", "topic_id"), (INT32, "partition"), (INT64, "no_records", "looked_at"))
 _LOOKED: Final = (*KEY_COLUMNS, "first_offset", "last_offset", "is_record")
 _NONE: Final = pa.array([], pa.int64())
+_ENDED: Final = pa.array([DeliveryState.AVAILABLE, DeliveryState.ARCHIVED], pa.int64())
 
 
-def no_records(tables: Tables) -> pa.Table:
-    """Rows of ``NO_RECORDS``: of each share partition how many archived offsets are no records, and of how many it is
-    known whether they are."""
-    spans = tables.read("archived_offsets", columns=_LOOKED, where=pc.field("is_record").is_valid())
-    distinct = spans.group_by(list(_LOOKED), use_threads=False).aggregate([])
-    count = pc.add(pc.subtract(distinct["last_offset"], distinct["first_offset"]), 1)
-    counts = {"no_records": pc.if_else(distinct["is_record"], 0, count), "looked_at": count}
-    keyed = pa.table({**{name: distinct[name] for name in KEY_COLUMNS}, **counts})
-    return grouped(keyed, KEY_COLUMNS, **dict.fromkeys(counts, "sum")).cast(NO_RECORDS)
+def looked_offsets(tables: Tables) -> pa.Table:
+    """Spans of offsets by share partition (``KEY_COLUMNS``, `first_offset`, `last_offset`) that the log was asked
+    about, each with whether it `is_record`."""
+    return tables.read("archived_offsets", columns=_LOOKED, where=pc.field("is_record").is_valid())
+
+
+def offsets_outside(ranges: pa.ListArray, rows: pa.Table, spans: pa.Table) -> pa.Array:
+    """How many offsets of each row's disjoint `ranges` are in none of the `spans` of its share partition; null where
+    more than a column can hold. Offsets outside are those of both less those of the spans."""
+    counts = offset_counts(ranges)
+    if not spans.num_rows:
+        return counts
+    keys = (pa.table({name: each[name].cast(pa.string()) for name in KEY_COLUMNS}) for each in (rows, spans))
+    codes = key_codes(pa.concat_tables(keys).columns)
+    own, theirs = codes[: rows.num_rows], codes[rows.num_rows :]
+    is_asked = np.isin(own, theirs)
+    parents = pc.list_parent_indices(ranges).to_numpy()
+    asked = is_asked[parents]
+    alone, both = ArchivedRanges(), ArchivedRanges()
+    both.add(own[parents[asked]], pc.list_flatten(ranges).filter(pa.array(asked)))
+    for each in (alone, both):
+        each.add(theirs, spans.select(["first_offset", "last_offset"]).to_struct_array().combine_chunks())
+    count = int(codes.max()) + 1
+    outside = pc.subtract(offset_counts(both.lists(count)), offset_counts(alone.lists(count)))
+    return pc.if_else(pa.array(is_asked), outside.take(pa.array(own)), counts)
 
 
 NoRecords = Mapping[tuple[str, str, int], OffsetRanges]
-"""Archived offsets that are no records, by group, topic id and partition."""
+"""Offsets that are no records, by group, topic id and partition."""
 
 
 def no_record_offsets(tables: Tables) -> NoRecords:
@@ -47,9 +64,12 @@ def no_record_offsets(tables: Tables) -> NoRecords:
 
 
 def changes_of_records(changes: pa.Table, none: NoRecords) -> pa.Table:
-    """Rows of ``DELIVERY_HISTORY`` without the archived offsets that are no records: ranges are cut there."""
-    is_archived = pc.fill_null(pc.equal(changes["delivery_state"], int(DeliveryState.ARCHIVED)), fill_value=False)
-    own = changes.filter(is_archived) if none else changes.slice(0, 0)
+    """Rows of ``DELIVERY_HISTORY`` in which no offset that is no record is archived or handed back: ranges are cut
+    there."""
+    groups = pa.array(sorted({group for group, _, _ in none}), pa.string())
+    is_ended = pc.is_in(changes["delivery_state"].cast(pa.int64()), value_set=_ENDED)
+    is_cut = pc.and_(is_ended, pc.is_in(changes["group_id"].cast(pa.string()), value_set=groups))
+    own = changes.filter(is_cut)
     if not own.num_rows:
         return changes
     cut = [
@@ -61,4 +81,4 @@ def changes_of_records(changes: pa.Table, none: NoRecords) -> pa.Table:
     parts = own.take(rows)
     for name, values in (("first_offset", firsts), ("last_offset", lasts)):
         parts = parts.set_column(parts.column_names.index(name), changes.schema.field(name), values)
-    return pa.concat_tables([changes.filter(pc.invert(is_archived)), parts])
+    return pa.concat_tables([changes.filter(pc.invert(is_cut)), parts])

@@ -17,10 +17,10 @@ from acktrail.format.columns.schemas.table_schemas import (
     STATE_RECORDS,
     saved_columns,
 )
-from acktrail.format.columns.share_partition_keys import first_matches, state_partitions_of
+from acktrail.format.columns.share_partition_keys import state_partitions_of
 from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.derived_columns import derived_columns
-from acktrail.reconcile.no_record_offsets import NO_RECORDS
+from acktrail.reconcile.no_record_offsets import offsets_outside
 from acktrail.reconcile.observed_run import Coverage, Observation
 from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
 from acktrail.replay.newest_offsets import NewestOffsets, offset_counts
@@ -153,24 +153,23 @@ def replayed_states(
     saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage], looked: pa.Table | None = None
 ) -> pa.Table:
     """Rows of ``REPLAYED``: one for every share partition of `saved` (rows of ``SAVED_COLUMNS``) that has a state, or
-    may have one. `looked`: what ``no_records`` gives (None: nothing is known)."""
+    may have one. `looked`: what ``looked_offsets`` gives (None: nothing is known)."""
     rows = saved.filter(_may_have_state(saved))
     completeness, reasons = _completeness(rows, coverages)
     count, homes, own = rows.num_rows, rows["state_partition"].to_numpy(), observation.state_partition_count
     if own is not None:
         homes = state_partitions_of(rows, own)
     archived = rows["archived_ranges"].combine_chunks()
-    seen, among = offset_counts(archived), NO_RECORDS.empty_table() if looked is None else looked
-    matches = first_matches(rows, among)
-    none, known = (pc.fill_null(among[name].take(matches).combine_chunks(), 0) for name in ("no_records", "looked_at"))
-    is_alone = pc.equal(pc.list_value_length(archived), seen)
+    known = rows.slice(0, 0) if looked is None else looked
+    none = known if looked is None else known.filter(pc.invert(known["is_record"]))
+    is_alone = pc.equal(pc.list_value_length(archived), offset_counts(archived))
     columns: dict[str, Any] = {
         **{name: rows[name] for name in rows.column_names if name in REPLAYED.names},
         **derived_columns(rows),
         **observation.columns(count),
         "topic": pa.nulls(count, pa.string()),
-        "archived_seen": pc.max_element_wise(pc.subtract(seen, none), pc.multiply(seen, 0), skip_nulls=False),
-        "archived_unclear": pc.and_(is_alone, pc.less(known, seen)),
+        "archived_seen": offsets_outside(archived, rows, none),
+        "archived_unclear": pc.and_(is_alone, pc.greater(offsets_outside(archived, rows, known), 0)),
         "completeness": completeness,
         "completeness_reason": reasons,
         "is_misplaced": pa.array(homes != rows["state_partition"].to_numpy()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -36,11 +37,18 @@ _TIME: Final = "last_record_timestamp_ms"
 _NONE: Final = np.iinfo(np.int64).min
 
 
+def archived_batches(batches: pa.StructArray) -> pa.Array:
+    """Which `batches` are archived."""
+    return pc.equal(pc.struct_field(batches, "delivery_state"), int(DeliveryState.ARCHIVED))
+
+
 class NewestOffsets:
     """The newest offsets of every share partition seen so far, and the offsets ever archived. Arrays are int64, shape
     (share partitions,), in the order of the numbers that `index` gives."""
 
-    def __init__(self) -> None:
+    def __init__(self, chosen: Callable[[pa.StructArray], pa.Array] = archived_batches) -> None:
+        """`chosen`: the mask of those batches that `archived_ranges` has."""
+        self._chosen = chosen
         self.index = SharePartitionIndex()
         self._newest = {name: np.empty(0, np.int64) for name in (*_NEWEST, _TIME)}
         self._archived = ArchivedRanges()
@@ -59,7 +67,7 @@ class NewestOffsets:
         is_named = records["group_id"].is_valid()
         named = records.filter(is_named) if records["group_id"].null_count else records
         numbers, offsets = self.numbers_of(named), named["offset"].to_numpy()
-        rows, ranges = _archived_batches(named)
+        rows, ranges = _batches(named, self._chosen)
         meanings = _rows_by_meaning(named)
         for name, chosen in {**meanings, "archived_offset": rows}.items():
             np.maximum.at(self._newest[name], numbers[chosen], offsets[chosen])
@@ -163,15 +171,13 @@ def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:
     return {name: np.flatnonzero(mask) for name, mask in masks.items()}
 
 
-def _archived_batches(records: pa.Table) -> tuple[Int64Array, pa.StructArray]:
-    """Row number and batch of every archived batch that covers an offset."""
+def _batches(records: pa.Table, chosen: Callable[[pa.StructArray], pa.Array]) -> tuple[Int64Array, pa.StructArray]:
+    """Row number and batch of every `chosen` batch that covers an offset."""
     batches = records["batches"].combine_chunks()
     values = pc.list_flatten(batches)
-    archived = pc.and_(
-        pc.equal(pc.struct_field(values, "delivery_state"), int(DeliveryState.ARCHIVED)),
-        pc.less_equal(pc.struct_field(values, "first_offset"), pc.struct_field(values, "last_offset")),
-    )
-    return pc.list_parent_indices(batches).filter(archived).to_numpy(), values.filter(archived)
+    covers = pc.less_equal(pc.struct_field(values, "first_offset"), pc.struct_field(values, "last_offset"))
+    own = pc.and_(chosen(values), covers)
+    return pc.list_parent_indices(batches).filter(own).to_numpy(), values.filter(own)
 
 
 class ArchivedRanges:

@@ -7,9 +7,9 @@ the order of ``STATUS_TABLE``, worst first: what is lost for good comes before w
 
 Unfinished records rise where more than three quarters of all pairs of observations do (Kendall's rank correlation above
 one half): one dip changes nothing. A group was seen to keep up where nothing is unfinished; or where they do not rise,
-and either all that was in the log one observation ago is finished and no more is unfinished than then or in the median,
-or all that was in it at an observation with as many unfinished records as now, and the lowest number of the newer half
-is not above that of the older one.
+and either all that was in the log one observation ago is finished and no more is unfinished than then, or as many
+unfinished records as now became fewer twice and are finished (once, the producer may have paused), and the lowest
+number of the newer half is not above that of the older one.
 
 A storm or a loop is over where the newest observation in which anything ended shows none of it, or where the group has
 no members and nothing ended since the observation before. Rules compare the known observations around one that is not
@@ -72,6 +72,8 @@ _Numbers = dict[str, Int64Array]
 _BEGINNINGS: Final = {"latest": "end", "earliest": "start"}
 _PAUSE: Final = WINDOW // 3
 """How long consumers may finish nothing before they are called stuck, in µs: many work in batches."""
+_OFTEN: Final = 2
+"""How often as many unfinished records must have become fewer: once, the producer may have paused."""
 _MINUTE_S: Final = 60
 _HOURS_S: Final = 2 * 3600
 
@@ -240,8 +242,9 @@ def _trend(known: BoolArray, start: Int64Array, end: Int64Array, lag: Int64Array
     rises = (2 * steps > pairs.sum((1, 2))) & known.any(1)
     own_start, own_lag = (value_at(each, newest)[:, np.newaxis] for each in (start, lag))
     low = np.where(known & ~older, lag, MOST).min(1, initial=MOST) <= np.where(older, lag, MOST).min(1, initial=MOST)
-    earlier = known & (np.arange(known.shape[1]) < newest[:, np.newaxis])
-    as_much = (earlier & (lag >= own_lag) & (own_start >= end)).any(1)
+    before = column_before(known)
+    lag_before, end_before = (np.take_along_axis(each, np.maximum(before, 0), axis=1) for each in (lag, end))
+    falls = known & (before >= 0) & (lag < lag_before) & (lag_before >= own_lag) & (end_before <= own_start)
     places = _places(known)
     turned = (places["before"] < newest) & (own_start[:, 0] >= value_at(end, places["before"]))
     sums = np.sort(np.where(known, lag, MOST), 1)
@@ -249,8 +252,8 @@ def _trend(known: BoolArray, start: Int64Array, end: Int64Array, lag: Int64Array
     rank, count = np.cumsum(known, 1), known.sum(1)
     older_end = value_at(end, np.where(count > LEAST, (rank == (count - LEAST)[:, np.newaxis]).argmax(1), -1))
     median = np.where(known.any(1), sums[np.arange(len(sums)), middle], 0)
-    turned &= own_lag[:, 0] <= np.maximum(value_at(lag, places["before"]), median)
-    keeps_up = (own_lag[:, 0] == 0) | (~rises & (turned | (as_much & low)))
+    turned &= own_lag[:, 0] <= value_at(lag, places["before"])
+    keeps_up = (own_lag[:, 0] == 0) | (~rises & (turned | (low & (falls.sum(1) >= _OFTEN))))
     return {
         "rises": rises.astype(np.int64),
         "is_old": (own_start[:, 0] < older_end).astype(np.int64),

@@ -41,7 +41,7 @@ from acktrail.reconcile.findings import (
     with_critical_findings,
     without_start_findings,
 )
-from acktrail.reconcile.no_record_offsets import no_records
+from acktrail.reconcile.no_record_offsets import looked_offsets
 from acktrail.reconcile.observed_run import (
     Coverage,
     Observation,
@@ -193,7 +193,7 @@ class ShareJudge:
         tables, saved = Tables(self.tables), rows.select(SAVED_COLUMNS.names).cast(SAVED_COLUMNS)
         described = read_descriptions(tables, self.observation.run_id)
         described = described.only(group_numbers(described.shares, self.groups) == number)
-        replayed = replayed_states(saved, self.observation, self.coverages, no_records(tables))
+        replayed = replayed_states(saved, self.observation, self.coverages, looked_offsets(tables))
         states = one_state_per_partition(replayed)
         verdicts = reconcile_rows(states, described, self.observation, self.coverages).sort_by(_KEY)
         settled = seen_losses(tables)

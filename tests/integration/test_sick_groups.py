@@ -27,7 +27,7 @@ FIRST_LOOK = {
     "waiting": ("unattended", "400 records wait, and no member since "),
     "undelivered": ("unattended", "200 records wait, none was ever delivered, and no member since "),
     "passed": ("inconsistent", "past_log_end: the state ends at offset 50, the log at 40"),
-    "rejecting": ("reject_storm", "Consumers give records up: 0 done, 0 handed back, 40 given up for good"),
+    "rejecting": ("reject_storm", "Consumers give records up: within 30 minutes 0 done, 0 handed back, 40 given up"),
     "lossy": (
         "retention_risk",
         "The retention removed 120 records of lossy 0 before they were finished: the log starts at 120, above offset 0",

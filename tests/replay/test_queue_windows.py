@@ -172,7 +172,7 @@ def test_archived_records_are_seen_until_somebody_acknowledges_them() -> None:
     """Whatever comes after them, and whatever the status is then; that they may be no records is said."""
     storm = judged(seen(400, 400, at=5, archived=400), archived_seen=400, archived_unclear=True)
     assert storm.status == "reject_storm"
-    assert "0 handed back, 400 given up for good, none beside another: they may be no records" in storm.reason
+    assert "0 handed back, 400 given up, none beside another: they may be no records" in storm.reason
     well = seen(410, 410, at=WINDOW + 9, acknowledged=10)
     after = judged(well, unseen_at=5, archived_seen=400)
     assert after.status == "loss_unseen"

@@ -20,6 +20,7 @@ from airflow.sdk import TriggerRule, get_current_context, task
 from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from acktrail.activity import listening
 from acktrail.config import notifiers_factory
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
 from acktrail.machine_faults import machine_fault
@@ -177,10 +178,12 @@ def as_airflow_errors(
 def step(
     minutes: int, errors: Callable[[], ContextDecorator] = as_airflow_errors, **more: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """A task that may take `minutes`, with `errors` around its work and `more` settings of Airflow's."""
+    """A task that may take `minutes`, with `errors` around its work and `more` settings of Airflow's. Its log has what
+    the work is at (``doing``), as where new tables were made."""
 
     def made(work: Callable[..., Any]) -> Any:
-        return task(multiple_outputs=False, execution_timeout=timedelta(minutes=minutes), **more)(errors()(work))
+        told = errors()(listening(_log.info)(work))
+        return task(multiple_outputs=False, execution_timeout=timedelta(minutes=minutes), **more)(told)
 
     return made
 

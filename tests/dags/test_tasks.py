@@ -26,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail import errors
+from acktrail.activity import doing
 from acktrail.change import api
 from acktrail.change.audit.audit_chain import Event, audit_entry
 from acktrail.change.change_kind import Settled, load_plan
@@ -231,8 +232,11 @@ def test_fault_of_the_machine_is_told_as_at_the_command_line(caplog: pytest.LogC
     assert "make room, then run again. Airflow tries again, 2 more at most." in caplog.messages[-1]
 
 
-def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gaps and the silent brokers of an export are counted in its XCom; the asset's extra lists them."""
+def test_a_task_hands_over_numbers_however_much_was_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The gaps and the silent brokers of an export are counted in its XCom; the asset's extra lists them. The log has
+    what it was at: tables that were made anew are seen there."""
     from airflow.sdk import Asset
 
     from acktrail.export.export_run import ExportGap, ExportSummary
@@ -243,7 +247,9 @@ def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.Mon
     monkeypatch.setattr("acktrail_dags.run_target.export_target", lambda _: target)
     for name in ("cluster_at", "tables_at"):
         monkeypatch.setattr(f"acktrail_dags.pipeline_steps.{name}", lambda _: None)
-    monkeypatch.setattr("acktrail.export.export_run.export", lambda *_, **__: summary)
+    says = "new tables were made at u: there is no such folder"
+    monkeypatch.setattr("acktrail.export.export_run.export", lambda *_, **__: doing(says, stays=True) or summary)
+    caplog.set_level(logging.INFO, "acktrail.dags")
     asset, pushed = Asset(name="exported", uri="acktrail://exported"), dict[str, Any]()
     event = SimpleNamespace(extra={})
     ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
@@ -251,6 +257,7 @@ def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.Mon
     pipeline_steps.export.function(**context)
     counts = pushed["result"]["counts"]
     assert (counts["gaps"], counts["unanswered"], counts["rows"]) == (1_000, 1, {"t": 2})
+    assert says in caplog.messages
     assert len(event.extra["counts"]["gaps"]) == 1_000
 
 

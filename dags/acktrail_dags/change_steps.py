@@ -126,6 +126,9 @@ def begin(context: Context) -> str:
     earlier: list[dict[str, Any]] = []
     with suppress(NoTables):  # the first plan makes them
         earlier = read_plan_rows(tables, {"run_id": _run_id(context)}, columns=["plan_id"])
+    if not earlier and context["ti"].xcom_pull(task_ids="approve") is not None:
+        text = "this run made a plan before, and the tables have lost it"
+        raise OutcomeUnknown(text, hint="put back the tables, reset_plans and reset_audit among them")
     for row in earlier:
         if (step := _next_step(tables, row["plan_id"])).is_open:
             text = f"this run made plan {row['plan_id']} before, and what that sent is not settled"
@@ -152,14 +155,16 @@ def _step_of(found: Mapping[str, Any], plan_id: str, *, has_failed: bool) -> Nex
 
 
 @contextmanager
-def errors_of(stored: StoredPlan, *, retried: tuple[type[AcktrailError], ...] = (RetryableError,)) -> Iterator[None]:
+def errors_of(
+    stored: StoredPlan, *, retried: tuple[type[AcktrailError], ...] = (RetryableError,), cleared: str = "this task"
+) -> Iterator[None]:
     """Around the work of a task with a plan: as `as_airflow_errors`; what a person does next depends on how the plan
-    stands then."""
+    stands then. Where the tables do not say it, they clear the task that `cleared` names."""
 
     def advice(_: AcktrailError) -> str:
         with suppress(AcktrailError):
             return _next_step(tables_at(stored), stored["plan_id"], has_failed=True).form
-        return "It is not known how the plan stands: when the tables answer again, clear this task."
+        return f"It is not known how the plan stands: when the tables answer again, clear {cleared}."
 
     with as_airflow_errors(advice, retried):
         yield
@@ -193,7 +198,10 @@ class ChangeNotifier(BaseNotifier):
             "link": run_address(dag_id, run_id),
             "run_id": run_id,
         }
-        self._inner(cast("Context", {**context, MESSAGE: message}))
+        try:
+            self._inner(cast("Context", {**context, MESSAGE: message}))
+        except Exception as error:  # noqa: BLE001  # of any service; Airflow's page asks the person too
+            _log.warning("The message was not sent (%s). The run continues without it.", error)
 
 
 def change_notifiers(moment: str) -> list[BaseNotifier]:
@@ -299,7 +307,7 @@ def recheck(stored: StoredPlan) -> int:
 def execute(stored: StoredPlan, approver: str) -> dict[str, Any]:
     """Send one request per group; returns what the brokers answered for each part. No retries: an unknown outcome is
     verified first."""
-    with errors_of(stored), Cluster(cluster_at(stored)) as cluster:
+    with errors_of(stored, cleared="the task verify"), Cluster(cluster_at(stored)) as cluster:
         plan = _load(stored)
         journal = api.open_journal(tables_at(stored), plan, actor=approver)
         done: dict[str, Any] = to_json_value(api.execute(cluster, journal, plan, partial=stored["partial"]))
@@ -323,7 +331,7 @@ def _verified(stored: StoredPlan, *, was_sent: bool) -> dict[str, Any]:
         if was_sent:
             _log.error("Plan %s was sent, and the tables have no row about it: restore reset_audit.", plan.plan_id)
             raise AirflowFailException(f"the tables have lost what plan {plan.plan_id} sent")
-        raise AirflowSkipException("nothing was sent")
+        raise AirflowSkipException(f"nothing was sent. {_next_step(tables, plan.plan_id).form}")
     journal = api.open_journal(tables, plan)
     try:
         with Cluster(cluster_at(stored)) as cluster:

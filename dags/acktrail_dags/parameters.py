@@ -131,7 +131,7 @@ def reset_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
         "topics": topics("One per line: TOPIC for all its partitions, TOPIC:0,2 for some. Empty with All topics."),
         "all_topics": flag("All topics", "Every topic for which the group has a start offset."),
         "strategy": choice("Where to", "Named like the options of kafka-share-groups.sh. Some need a value.", values),
-        **_always(),
+        **of_every_change(),
         **section("The value of Where to", **_values()),
         **section(
             "What is allowed",
@@ -149,7 +149,7 @@ def rollback_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
     return {
         "plan_id": text("Plan to undo", about, required=True, pattern=PLAN_ID),
         "topics": topics("Only these: TOPIC or TOPIC:0,2, one per line. Empty: all of the plan."),
-        **_always(),
+        **of_every_change(),
         **section(
             "What is allowed",
             allow_moved_on=flag("Allow what moved on", "Also undo what changed again since the plan."),
@@ -159,7 +159,8 @@ def rollback_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
     }
 
 
-def _always() -> dict[str, Param]:
+def of_every_change() -> dict[str, Param]:
+    """The fields that the form of each kind of change has."""
     return {
         "dry_run": flag("Dry run", "Plan, preview and check, then end. Nothing is changed.", default=True),
         "reason": text("Reason", "Kept in the plan and the audit.", maxLength=1000),

@@ -19,15 +19,7 @@ from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.errors import InputError, QualityGateFailed
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import now_ms
-from acktrail_dags.change_steps import (
-    SHORT,
-    StoredPlan,
-    before_sending,
-    begin,
-    change_steps,
-    errors_of,
-    stored,
-)
+from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, change_steps, errors_of, stored
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text
 from acktrail_dags.run_target import Place, cluster_at, place_of, tables_at, tables_config

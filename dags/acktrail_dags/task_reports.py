@@ -248,7 +248,11 @@ def _send_changes(target: run_target.Target | None, context: Context, changes_of
             "run_id": target["run_id"],
         }
         for notifier in chosen_notifiers():
-            notifier(cast("Context", {**context, MESSAGE: about}))
+            try:
+                notifier(cast("Context", {**context, MESSAGE: about}))
+            except Exception as error:
+                name, hint = type(notifier).__name__, "look at its service and its Airflow connection"
+                raise RetryableError(f"the notifier {name} failed: {error}", hint=hint) from error
 
     sent = send_changes(Tables(run_target.tables_at(target)), target["run_id"], send, changes_of)
     show("sent", ("ABOUT", "MESSAGE"), [(str(each.kind), each.title) for each in sent.messages])

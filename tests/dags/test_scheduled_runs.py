@@ -176,7 +176,7 @@ def validated_undo(scene: Scene, plan_id: str) -> Any:
 
     empty = dict.fromkeys(("topics", "reason", "kafka_conn_id"))
     form = {**empty, "plan_id": plan_id, "tables_uri": scene.tables.uri, "dry_run": False, "allow_moved_on": False}
-    ti = SimpleNamespace(dag_id=ROLLBACK, run_id="by-hand")
+    ti = SimpleNamespace(dag_id=ROLLBACK, run_id="by-hand", xcom_pull=lambda **_: None)
     return validate_rollback.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"), ti=ti)
 
 

@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -502,6 +502,20 @@ def test_lost_audit_is_not_taken_for_a_plan_that_was_not_sent(
     shutil.rmtree(tmp_path)
     assert "how the plan stands" in logged(monkeypatch, caplog, made)
     assert change_steps.change_text("failed", made)[0] == "Failed, status not known"
+    monkeypatch.setattr("acktrail_dags.change_steps.Cluster", nullcontext)
+    with pytest.raises(exceptions.AirflowFailException):
+        change_steps.execute.function(made, "ann")
+    assert caplog.messages[-1].endswith("clear the task verify.")
+
+
+def test_message_that_cannot_be_sent_does_not_stop_an_approval(caplog: pytest.LogCaptureFixture) -> None:
+    """The person finds it on Airflow's page."""
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("invalid_auth")
+
+    change_steps.ChangeNotifier(refuse, "asked").notify({})
+    assert "not sent (invalid_auth)" in caplog.text
 
 
 def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,8 +525,9 @@ def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatc
     api.store_plan(tables, plan, run_id="resets-r1")
     form = {**FORM, "tables_uri": str(tmp_path), "topics": ["orders"]}
 
-    def begun(run_id: str) -> Any:
-        run, ti = SimpleNamespace(triggering_user_name="ann"), SimpleNamespace(dag_id="resets", run_id=run_id)
+    def begun(run_id: str, answer: object = None) -> Any:
+        ti = SimpleNamespace(dag_id="resets", run_id=run_id, xcom_pull=lambda *, task_ids: answer)
+        run = SimpleNamespace(triggering_user_name="ann")
         return reset_steps.validate_reset.function(params=form, dag_run=run, ti=ti)
 
     assert begun("r1")
@@ -523,6 +538,9 @@ def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatc
     ):
         begun("r1")
     assert begun("r2")
+    shutil.rmtree(tmp_path)
+    with pytest.raises(exceptions.AirflowFailException, match="the tables have lost it"):
+        begun("r1", {"chosen_options": ["Approve"]})
 
 
 @pytest.mark.parametrize("may_pass", [True, False])
@@ -598,7 +616,8 @@ FORM: dict[str, Any] = {
 
 
 def validated(form: dict[str, Any]) -> Any:
-    run, ti = SimpleNamespace(triggering_user_name="ann"), SimpleNamespace(dag_id="resets", run_id="r1")
+    ti = SimpleNamespace(dag_id="resets", run_id="r1", xcom_pull=lambda **_: None)
+    run = SimpleNamespace(triggering_user_name="ann")
     return reset_steps.validate_reset.function(params=form, dag_run=run, ti=ti)["request"]
 
 

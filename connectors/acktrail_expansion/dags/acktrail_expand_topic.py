@@ -37,8 +37,7 @@ def make(profile: DagProfile) -> None:
             **profile.params(),
             "topic": p.text("Topic", "The topic that gets more partitions.", required=True, pattern=p.TOPIC_NAME),
             "partitions": p.number("Partitions", "How many in all.", required=True, minimum=1, maximum=10_000),
-            "dry_run": p.flag("Dry run", "Plan and preview, then end. Nothing is changed.", default=True),
-            "reason": p.text("Reason", "Kept in the plan.", maxLength=1000),
+            **p.of_every_change(),
             **p.section(
                 "Cluster and tables",
                 kafka_conn_id=p.kafka_conn_id(profile.kafka_conn_id),

@@ -97,13 +97,14 @@ def test_lost_request_fails_the_run_until_it_is_settled(
             monkeypatch.setattr(steps, "cluster_at", lambda _: network.config())
         Workload(broker.config()).create_topic("lost-request", 1)
         form = {"topic": "lost-request", "partitions": 3, "dry_run": False, "reason": None, "kafka_conn_id": None}
-        answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "eve"}}
+        answers: dict[str, Any] = {}
         context: Any = {
             "params": {**form, "tables_uri": str(tmp_path)},
             "dag_run": SimpleNamespace(triggering_user_name="ann"),
-            "ti": SimpleNamespace(dag_id=EXPAND, run_id="r1", xcom_pull=lambda *, task_ids: answer),
+            "ti": SimpleNamespace(dag_id=EXPAND, run_id="r1", xcom_pull=lambda *, task_ids: answers.get(task_ids)),
         }
         plan = expansion_steps.plan_expansion.function(**context)
+        answers["approve"] = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "eve"}}
         approver = change_steps.note_decision.function(plan, **context)
         network.held.add(CREATE_PARTITIONS)
         change_steps.execute.function(plan, approver)

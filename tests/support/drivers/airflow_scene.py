@@ -26,14 +26,14 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 FAILED = {"failed", "upstream_failed"}
 
 
-def asked_until(condition: Callable[[], Any], what: str) -> Any:
+def asked_until(condition: Callable[[], Any], what: str, timeout_s: float = 400) -> Any:
     """Ask every two seconds, and no more often: the answers come from the process that the tasks wait for, too."""
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if answer := condition():
             return answer
         time.sleep(2)
-    raise AssertionError(f"{what} took longer than 400 s")
+    raise AssertionError(f"{what} took longer than {timeout_s:g} s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +54,18 @@ class Scene:
         return self.api.trigger(dag_id, conf)
 
     def approval(self, run_id: str) -> Approval:
+        """What the run asks a person."""
+        return asked_until(lambda: self.asked(run_id), run_id)
+
+    def asked(self, run_id: str) -> Approval | None:
         """What the run asks a person, once the scheduler saw the task wait: to Airflow 3.3 an answer that comes before
         is a failure of the task."""
-
-        def asked() -> Approval | None:
-            found = next((approval for approval in self.api.approvals() if approval.run_id == run_id), None)
-            seen = (self.logs.parent / "standalone.log").read_text(errors="replace").splitlines()
-            marks = ("Received executor event with state success", "task_id='approve'", run_id)
-            return found if any(all(mark in line for mark in marks) for line in seen) else None
-
-        return asked_until(asked, run_id)
+        found = next((approval for approval in self.api.approvals() if approval.run_id == run_id), None)
+        if found is None:
+            return None
+        seen = (self.logs.parent / "standalone.log").read_text(errors="replace").splitlines()
+        marks = ("Received executor event with state success", "task_id='approve'", run_id)
+        return found if any(all(mark in line for mark in marks) for line in seen) else None
 
     def answer(self, approval: Approval, option: str) -> None:
         self.api.answer(approval, option)

@@ -24,6 +24,7 @@ from acktrail_dags.parameters import own_connection
 _log: Final = logging.getLogger("acktrail.dags")
 _FROM_EXPORT: Final = ("kafka_conn_id", "tables_uri")
 _BY_ASSET: Final = "asset_triggered"
+_BY_SCHEDULE: Final = "scheduled"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST: Final = 60
 _CONNECT_PORT: Final = 15002
@@ -50,8 +51,14 @@ class ReconcileTarget(Target):
 
 
 def export_target(context: Context) -> Target:
-    """What this try of an export works with. Raises ConfigurationError: no tables are named."""
-    return _target(context, context["params"])
+    """What this try of an export works with. Raises ConfigurationError: no tables are named, or none are there in a
+    scheduled run after one that succeeded. Who triggers by hand makes new ones."""
+    found = _target(context, context["params"])
+    if context["dag_run"].run_type == _BY_SCHEDULE and context["prev_start_date_success"]:
+        from acktrail.tables.delta.store import Tables
+
+        Tables(tables_at(found)).ensure_there()
+    return found
 
 
 def reconcile_target(context: Context) -> ReconcileTarget:

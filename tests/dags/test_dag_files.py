@@ -22,7 +22,7 @@ from servers.workload import Workload
 
 from acktrail.branches import branches
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, UnknownName
+from acktrail.errors import ConfigurationError, NoTables, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
@@ -333,7 +333,20 @@ def test_profiles_that_are_wrong_have_dags_and_break_none(bag: Bag, monkeypatch:
 def _target(profile: str | None, **params: Any) -> Any:
     task = SimpleNamespace(dag_id="d", run_id="r", try_number=1)
     form = {"profile": profile, "kafka_conn_id": None, "tables_uri": None, **params}
-    return run_target.export_target({"params": form, "ti": task})
+    return run_target.export_target({"params": form, "ti": task, "dag_run": SimpleNamespace(run_type="manual")})
+
+
+def test_a_scheduled_export_finds_the_tables_of_the_one_before(airflow_home: Path, tmp_path: Path) -> None:
+    """Tables that are gone are no new cluster. The first run makes them, and who triggers a run by hand."""
+    root = str(tmp_path / "tables")
+    form = {"profile": None, "kafka_conn_id": "probe", "tables_uri": root}
+    context = {"params": form, "ti": SimpleNamespace(dag_id="d", run_id="r", try_number=1)}
+    for run_type, success in (("scheduled", None), ("manual", datetime.now(UTC))):
+        own = {"dag_run": SimpleNamespace(run_type=run_type), "prev_start_date_success": success}
+        assert run_target.export_target({**context, **own})["tables_uri"] == root
+    late = {"dag_run": SimpleNamespace(run_type="scheduled"), "prev_start_date_success": datetime.now(UTC)}
+    with pytest.raises(NoTables, match="no tables at"):
+        run_target.export_target({**context, **late})
 
 
 def test_a_run_works_on_its_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, airflow_home: Path) -> None:

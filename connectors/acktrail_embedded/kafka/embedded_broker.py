@@ -33,6 +33,8 @@ _TAIL_LINES: Final = 40
 _LOCK: Final = "running.lock"
 _STATE: Final = "detached.json"
 _WRITTEN: Final = ("version", "bootstrap_servers", "pid", "guardian_pid")
+_GRACE_S: Final = 30.0
+"""For an orderly end: what is killed on a busy machine reads its logs again when it starts."""
 _STOP_S: Final = 40.0
 _TICK_S: Final = 0.05
 _TROUBLE: Final = (
@@ -231,6 +233,7 @@ class EmbeddedBroker:
             cwd=self.folder,
             remove=self.folder if self._temporary else None,
             lock=self.folder / _LOCK,
+            grace_s=_GRACE_S,
         ).start()
         try:
             (self.folder / _STATE).unlink(missing_ok=True)  # of one that crashed: its pid may be another's

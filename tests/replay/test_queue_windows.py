@@ -72,6 +72,15 @@ def test_a_pause_of_the_producers_is_no_recovery() -> None:
     assert status(*flat[1:], seen(9, 9), previous=QueueStatus.STUCK) == "ok"
 
 
+def test_lagging_goes_on_until_fewer_are_unfinished() -> None:
+    """It begins where what was in the log three observations ago is not finished: that may change from one observation
+    to the next while the lag still rises."""
+    rising = [seen(600 * at, 640 * at + 100, at=at, acknowledged=600) for at in range(1, 9)]
+    assert status(*rising) == "not_judged"
+    assert status(*rising, previous=QueueStatus.LAGGING) == "lagging"
+    assert status(*rising, seen(6_000, 6_050), previous=QueueStatus.LAGGING) == "not_judged"
+
+
 def test_retention() -> None:
     """Records that were removed unfinished, or that the next step of the log start would remove; not those of a group
     that keeps up."""

@@ -290,7 +290,7 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
     paused, seen_for = (shown.times["now"] - times for times in (shown.times["flat"], first_look))
     is_long = (flat > found["pause"]) & (paused >= _PAUSE)
     stuck = (flat >= LEAST) & ((found["done"] > 0) | is_long)
-    behind = (found["is_old"] > 0) & (lag > found["lag_first"]) & (lag > found["median"])
+    more = (lag > found["lag_first"]) & (lag > found["median"])
     came = found["log_end"] - found["end_before"]
     rises = (found["rises"] > 0) & (lag >= found["lag_before"]) & (lag - found["lag_before"] < came)
     return {
@@ -306,7 +306,7 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, Boo
         "unattended": known & left & (lag > 0),
         "never_attended": waits & left & ~at_end,
         "loss_unseen": unseen,
-        "lagging": known & behind & (rises | was[QueueStatus.LAGGING]),
+        "lagging": known & more & (((found["is_old"] > 0) & rises) | was[QueueStatus.LAGGING]),
         "no_match": _has(context["verdict"]) & ~are_equal(context["verdict"], Verdict.MATCH.value),
         "not_complete": _has(context["completeness"]) & ~is_complete,
         "not_known": is_complete & ~known & ~undelivered,

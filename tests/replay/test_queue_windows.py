@@ -72,7 +72,7 @@ def test_a_pause_of_the_producers_is_no_recovery() -> None:
     assert status(*flat[1:], seen(9, 9), previous=QueueStatus.STUCK) == "ok"
 
 
-def test_lagging_goes_on_until_fewer_are_unfinished() -> None:
+def test_lagging_stays_until_fewer_are_unfinished() -> None:
     """It begins where what was in the log three observations ago is not finished: that may change from one observation
     to the next while the lag still rises."""
     rising = [seen(600 * at, 640 * at + 100, at=at, acknowledged=600) for at in range(1, 9)]

@@ -91,7 +91,8 @@ def test_what_was_found_outlives_its_looks_unless_records_were_lost(tmp_path: Pa
     later.look(20, [30, 30, 10, 10, 0, 0, 0], {0: 21})
     for looks, minute in ((late, 0), (Looks(), 11), (later, 11)):
         put(tables, "partition_observations", looks.observations)
-        drop_rows(tables, "partition_observations", int((BEGIN + minute * MINUTE).timestamp() * 1_000), "r", BEGIN)
+        before, now = (int((BEGIN + each * MINUTE).timestamp() * 1_000) for each in (minute, 30))
+        drop_rows(tables, "partition_observations", before, "r", now)
         audit(config)
         events, fences, _ = contents(config)
         numbers = ("fence_low", "fence_high", "fence_exact", "reason")

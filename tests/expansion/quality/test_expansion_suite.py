@@ -24,6 +24,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.view.finding_rows import open_findings
 from acktrail.view.run_messages import Notification, send_changes
 from acktrail.view.table_metrics import metrics_text
+from acktrail_expansion import EXPANSION
 from acktrail_expansion.law.order import FenceGap, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.quality.expansion_suite import SUITE, check_expansions, pass_expansion_gate
@@ -75,7 +76,7 @@ def checked(tables: Tables, rows: Rows) -> ValidationSummary:
 
 def found(tables: Tables) -> set[str]:
     """The rules with findings that are open after an audit."""
-    write_findings(tables, CLUSTER, 1)
+    write_findings(tables, CLUSTER, 1, tables.transaction_version("findings", EXPANSION.audit))
     return {each.rule for each in open_findings(tables)}
 
 

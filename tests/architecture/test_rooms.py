@@ -29,9 +29,9 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 44_973,
+    "lines of the wheel": 44_975,
     "lines of the trunk": 32_625,
-    "lines of tests": 37_946,
+    "lines of tests": 37_955,
     "lines of the largest room": 3_938,
     "modules": 305,
 }

@@ -104,6 +104,8 @@ class TaskThread(RunThread):
         self._source: SourceTask | None = None
         self._before = TaskSummary()
         self._began_at = 0.0
+        self.is_finished = False
+        """A bounded task gave everything. One that did not begin yet gave nothing."""
         self.errors: Counter[str] = Counter()
         """Errors that ended an attempt, by the name of their class."""
         self.last_success_at: float | None = None
@@ -156,11 +158,6 @@ class TaskThread(RunThread):
         source = self._source
         return () if source is None else source.gauges()
 
-    @property
-    def is_finished(self) -> bool:
-        """A bounded task gave everything."""
-        return not self._thread.is_alive() and not self.summary.was_stopped
-
     def _live(self) -> None:
         while not self._stop.is_set():
             try:
@@ -172,6 +169,7 @@ class TaskThread(RunThread):
                     return
                 self._stop.wait(pause_s)
             else:
+                self.is_finished = not self.summary.was_stopped
                 break
         with self._lock:
             self._status = RunStatus(state=self._leaves)

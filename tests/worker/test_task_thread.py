@@ -33,7 +33,8 @@ def no_files(*, is_classified: bool) -> Exception:
     "error", [RetryableError("the storage is full"), no_files(is_classified=False), no_files(is_classified=True)]
 )
 def test_a_storage_that_takes_nothing_for_long_is_one_outage(error: Exception) -> None:
-    """Reading succeeds in every attempt and does not end the outage: the commit does. Too many open files pass, too."""
+    """Reading succeeds in every attempt and does not end the outage: the commit does. Too many open files pass, too. A
+    task that did not begin, or was stopped, is not finished: a worker whose tasks are finished ends."""
     tables, said, left = MemoryTables(), list[str](), iter([error] * 4)
     plan: Any = SimpleNamespace(
         name="one",
@@ -48,11 +49,12 @@ def test_a_storage_that_takes_nothing_for_long_is_one_outage(error: Exception) -
         errors=ErrorPolicy(longest_pause_s=0.01),
     )
     thread = TaskThread(plan, 0, {}, lambda event, _: said.append(event))
+    assert not thread.is_finished
     thread.start()
     until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
     thread.request_stop()
     assert thread.join(30)
-    assert said == ["outage_began", "outage_ended"]
+    assert (said, thread.is_finished) == (["outage_began", "outage_ended"], False)
     assert thread.errors == {type(error).__name__: 4}
 
 

@@ -58,11 +58,12 @@ class ConnectWorker:
             self.killed += 1
         self.wait()
 
-    def ends_with_its_stack(self) -> None:
-        """SIGABRT: where each of its threads stands becomes its last lines."""
+    def ends_with_its_stack(self) -> int:
+        """SIGABRT: where each of its threads stands becomes its last lines. Gives the exit code, also of a process that
+        was over already."""
         assert self.process is not None
         self.process.send_signal(signal.SIGABRT)
-        self.wait()
+        return self.wait()
 
     def stop(self) -> int:
         """SIGTERM; gives the exit code."""

@@ -142,8 +142,8 @@ class Export:
         try:
             until(condition, timeout_s=120, what=what)
         except AssertionError as error:
-            self.worker.ends_with_its_stack()
-            error.add_note("\n".join((f"rows: {self.rows()}", *self.worker.said[-60:])))
+            ended = f"rows: {self.rows()}, exit code: {self.worker.ends_with_its_stack()}"
+            error.add_note("\n".join((ended, *self.worker.said[-60:])))
             raise
 
     def caught_up(self) -> bool:

@@ -159,7 +159,7 @@ FAULTS: Final[Mapping[str, Callable[[Walk], object]]] = {
     "tables gone": lambda walk: _away(walk.tables, with_file=False),
     "no tables": lambda walk: _away(walk.tables, with_file=True),
     "no report folder": lambda walk: _away(walk.reports, with_file=True),
-    "notifier down": lambda walk: None,
+    "notifier down": lambda walk: shutil.rmtree(walk.tables / "notifications", ignore_errors=True),
     "each of them": lambda walk: None,
 }
 ANYWHERE: Final = {"broker gone": {"broker gone"}, "no tables": {"no tables", "tables gone"}}
@@ -243,7 +243,7 @@ class Walk:
 class _Control(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         number, _, said = self.rfile.readline().decode().strip().partition(" ")
-        walk = self.server.walks[int(number)]  # type: ignore[attr-defined]
+        walk = self.server.walks[int(number)]  # type: ignore[attr-defined]  # set where it is made
         if said.startswith("?"):
             self.wfile.write(b"yes\n" if said[1:] in walk.faults else b"\n")
         else:
@@ -260,7 +260,7 @@ def walks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Walk]
         if rows:
             made.append(Walk(len(made), dag_id, rows, not is_lost, folder, KafkaProxy(("", 0))))
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Control) as server:
-        server.walks = made  # type: ignore[attr-defined]
+        server.walks = made  # type: ignore[attr-defined]  # for its handlers
         Thread(target=server.serve_forever, daemon=True).start()
         yield made, server.server_address[1]
         server.shutdown()
@@ -287,7 +287,8 @@ def scene(walks: tuple[list[Walk], int], tmp_path_factory: pytest.TempPathFactor
             walk.network = entered.enter_context(kafka_proxy(broker.bootstrap_servers))
             api.add_connection(f"through_{walk.number}", host=walk.network.address)
             world.workload.create_topic(f"topic-{walk.number}", 1)
-            world.workload.produce(f"topic-{walk.number}", 3)
+            # Three of six wait: there is always something to say.
+            world.workload.produce(f"topic-{walk.number}", 6 if walk.dag_id == "acktrail_reconcile" else 3)
             world.workload.acknowledge(f"group-{walk.number}", f"topic-{walk.number}", 3)
         export(world.kafka, world.tables)
         for walk in walks[0]:

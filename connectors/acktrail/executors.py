@@ -74,7 +74,7 @@ class InProcess:
     count: int = 1
     place: str | None = "this process"
 
-    def run(self, name: str, pieces: Sequence[Any], work: Work, schema: pa.Schema) -> pa.Table:  # noqa: ARG002
+    def run(self, name: str, pieces: Sequence[Any], work: Work, schema: pa.Schema) -> pa.Table:  # noqa: ARG002  # `name` is for Spark
         return whole_rows((rows for piece in pieces for rows in work(piece)), schema)
 
     def run_grouped(self, name: str, pieces: Sequence[Any], grouped: GroupedWork, schema: pa.Schema) -> pa.Table:

@@ -54,8 +54,8 @@ _Known = tuple[Span, bool | None, str | None]
 
 def note_archived(kafka: KafkaConfig, tables: Tables, cluster_id: str, run_id: str) -> None:
     """Add to ``archived_offsets`` the offsets that state records show as archived, or handed back twice, since the last
-    call. Raises
-    Unreachable, RetryableError (a broker did not answer; the next call asks for the same offsets), and as ``Tables``.
+    call. Raises Unreachable, RetryableError (a broker did not answer; the next call asks for the same offsets), and as
+    ``Tables``.
     """
     records = tables.snapshot(RECORDS)
     if records is None:

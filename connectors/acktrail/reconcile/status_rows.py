@@ -4,6 +4,7 @@ statuses, what changed, trends and totals."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -134,15 +135,13 @@ def _unseen(now: dict[str, Any], earlier: dict[str, pa.Array], rows: pa.Table, s
     """The newest observation that showed a loss which no one has acknowledged. Null: there is none. Archived offsets
     that may be no records are no loss."""
     acknowledged = seen.select(list(LOST)).take(first_matches(rows, seen))
-    is_lost, is_new = (pa.repeat(False, rows.num_rows),) * 2  # noqa: FBT003
-    for name in LOST:
-        count, before = (pc.coalesce(each[name], earlier[name], 0) for each in (now, earlier))
-        more = pc.greater(count, pc.fill_null(acknowledged[name].combine_chunks(), 0))
-        if name == "archived_seen":
-            more = pc.and_(more, pc.invert(pc.fill_null(now["archived_unclear"], fill_value=False)))
-        is_lost, is_new = pc.or_(is_lost, more), pc.or_(is_new, pc.and_(more, pc.greater(count, before)))
+    counts = {name: [pc.coalesce(each[name], earlier[name], 0) for each in (now, earlier)] for name in LOST}
+    lost = {name: pc.greater(counts[name][0], pc.fill_null(acknowledged[name].combine_chunks(), 0)) for name in LOST}
+    is_unclear = pc.fill_null(now["archived_unclear"], fill_value=False)
+    lost["archived_seen"] = pc.and_(lost["archived_seen"], pc.invert(is_unclear))
+    is_new = reduce(pc.or_, (pc.and_(lost[name], pc.greater(*counts[name])) for name in LOST))
     newest = pc.if_else(is_new, now["observed_at"], pc.coalesce(earlier["unseen_at"], now["observed_at"]))
-    return pc.if_else(is_lost, newest, pa.scalar(None, INSTANT))
+    return pc.if_else(reduce(pc.or_, lost.values()), newest, pa.scalar(None, INSTANT))
 
 
 def _counted(rows: pa.Table, counts: pa.Table | None) -> dict[str, pa.Array]:

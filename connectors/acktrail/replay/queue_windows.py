@@ -7,9 +7,9 @@ the order of ``STATUS_TABLE``, worst first: what is lost for good comes before w
 
 Unfinished records rise where more than three quarters of all pairs of observations do (Kendall's rank correlation above
 one half): one dip changes nothing. A group was seen to keep up where nothing is unfinished; or where they do not rise,
-and either all that was in the log one observation ago is finished and no more is unfinished than then, or as many
-unfinished records as now became fewer twice and are finished (once, the producer may have paused), and the lowest
-number of the newer half is not above that of the older one.
+and either all that was in the log one observation ago is finished and no more is unfinished than then; or their
+number fell twice from one as high as now, with all that was in the log then finished (it falls once where the producer
+pauses), and the lowest number of the newer half is not above that of the older one.
 
 A storm or a loop is over where the newest observation in which anything ended shows none of it, or where the group has
 no members and nothing ended since the observation before. Rules compare the known observations around one that is not
@@ -73,7 +73,8 @@ _BEGINNINGS: Final = {"latest": "end", "earliest": "start"}
 _PAUSE: Final = WINDOW // 3
 """How long consumers may finish nothing before they are called stuck, in µs: many work in batches."""
 _OFTEN: Final = 2
-"""How often as many unfinished records must have become fewer: once, the producer may have paused."""
+"""How often the number of unfinished records must have fallen from one as high as now: it falls once where the
+producer pauses."""
 _MINUTE_S: Final = 60
 _HOURS_S: Final = 2 * 3600
 

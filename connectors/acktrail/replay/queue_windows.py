@@ -73,8 +73,7 @@ _BEGINNINGS: Final = {"latest": "end", "earliest": "start"}
 _PAUSE: Final = WINDOW // 3
 """How long consumers may finish nothing before they are called stuck, in µs: many work in batches."""
 _OFTEN: Final = 2
-"""How often the number of unfinished records must have fallen from one as high as now: it falls once where the
-producer pauses."""
+"""How often unfinished records must have fallen from as high as now: they fall once where the producer pauses."""
 _MINUTE_S: Final = 60
 _HOURS_S: Final = 2 * 3600
 

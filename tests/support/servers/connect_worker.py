@@ -59,8 +59,7 @@ class ConnectWorker:
         self.wait()
 
     def ends_with_its_stack(self) -> int:
-        """SIGABRT: where each of its threads stands becomes its last lines. Gives the exit code, also of a process that
-        was over already."""
+        """SIGABRT: its last lines show where each of its threads stands. Gives the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGABRT)
         return self.wait()

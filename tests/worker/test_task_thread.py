@@ -53,9 +53,8 @@ def test_a_storage_that_takes_nothing_for_long_is_one_outage(error: Exception) -
     thread.start()
     until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
     thread.request_stop()
-    assert thread.join(30)
-    assert (said, thread.is_finished) == (["outage_began", "outage_ended"], False)
-    assert thread.errors == {type(error).__name__: 4}
+    assert (thread.join(30), thread.is_finished) == (True, False)
+    assert (said, thread.errors) == (["outage_began", "outage_ended"], {type(error).__name__: 4})
 
 
 PARTITION = SourcePartition("state/c/t/0")

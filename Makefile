@@ -33,7 +33,7 @@ $(UV):
 # Compiled once: every command, every test's process and every Airflow task would do it again where Python may not.
 .venv/.synced: pyproject.toml uv.lock | $(UV)
 	@$(UV) sync --locked --quiet --compile-bytecode
-	@$(BIN)/python -m compileall -q connectors spark_jobs expectations dashboards dags
+	@$(BIN)/python -m compileall -q acktrail connectors extras spark_jobs expectations dashboards dags
 	@touch $@
 
 demo: sync ## The main job: broker, share groups, export, reconciliation, report
@@ -52,7 +52,7 @@ test: sync ## The tests, four at a time; the slowest twenty are printed
 # A copy without the folders of the branches and their tests, in an environment of its own.
 test-trunk: ## All tests of the trunk, without its branches
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	git ls-files -z | grep -zvE '^(connectors/acktrail_(copied_logs|demo|expansion|plugins|worker)|tests/(copied_logs|demo|expansion|plugins|worker))/' | xargs -0 cp --parents -t "$$folder" && \
+	git ls-files -z | grep -zvE '^(extras|tests/extras)/' | xargs -0 cp --parents -t "$$folder" && \
 	$(MAKE) -C "$$folder" test
 
 test-all: PYTEST_ARGS += --all
@@ -72,7 +72,7 @@ types: sync
 	@$(BIN)/mypy dags/acktrail_dags dags/*.py
 
 contracts: sync
-	@for file in pyproject.toml $(wildcard tests/*/contracts.toml); do \
+	@for file in pyproject.toml $(wildcard tests/extras/*/contracts.toml); do \
 		PYTHONPATH=simulation:dags $(BIN)/lint-imports --no-logo --config $$file || exit 1; done
 
 wheel: sync
@@ -96,7 +96,7 @@ test-spark: wheel ## The jobs' tests on Spark 4.1, and all tables read by its De
 	$(UV) venv --quiet "$$folder/venv" && \
 	$(UV) pip install --quiet --python "$$python" --constraint "$$folder/lock.txt" 'pyspark<4.2' \
 	  "$$(ls dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
-	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs $(wildcard tests/plugins/test_state_stream*) && \
+	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs $(wildcard tests/connect/stream/test_state_stream*) && \
 	ACKTRAIL_OTHER_PYTHON="$$python" $(BIN)/pytest -n 0 --all tests/jobs/test_elsewhere.py -k delta_spark
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run

@@ -32,7 +32,7 @@ RECONCILIATIONS = {"changing": MINUTES_OF_A_DAY // MINUTES_BETWEEN, "idle": 24}
 """A day's: one every five minutes while something changes, else one an hour."""
 _CHECK = (
     "import sys; from acktrail.config import TablesConfig; "
-    "from acktrail.reconcile.reconcile_due import check_due; "
+    "from acktrail_jobs.reconcile.reconcile_due import check_due; "
     "check_due(TablesConfig(uri=sys.argv[1]), sys.argv[2], sys.argv[3])"
 )
 

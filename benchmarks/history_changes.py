@@ -19,7 +19,7 @@ from definitions.status_history import History  # the definition, as the tests h
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.record_columns import HELD_COLUMNS
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
-from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
+from acktrail_jobs.history.history_run import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
 
 
 def compare(

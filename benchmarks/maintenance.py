@@ -43,7 +43,7 @@ _OPEN = """
 import json, sys, time
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail_connect.sinks.delta_sink import DeltaSink
 tables, began = Tables(TablesConfig(uri=sys.argv[1])), time.perf_counter()
 for name in ("state_records", "export_ranges"):
     tables.snapshot(name).files()

@@ -21,13 +21,14 @@ from raw_log import STATE_PARTITIONS, LogShape, raw_log
 from table import Row
 
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import LogSpan, SourceBatch, state_source_partition
-from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.format.columns.decoding.batch_columns import partition_runs
 from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.model.exported_logs import LogSpan, state_source_partition
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail_connect.contract import SourceTask, SourceTaskContext
+from acktrail_connect.sinks.delta_sink import DeltaSink
+from acktrail_connect.source_batches import SourceBatch
+from acktrail_connect.task_execution import FlushPolicy, Progress, TaskExecution
 
 COMMITS = 2 * 3_600 // 5
 LOOKS = 24

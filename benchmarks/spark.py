@@ -13,11 +13,11 @@ from multiprocessing.process import BaseProcess
 
 from raw_log import LogShape, raw_log
 from reconcile import write_records
-from spark_jobs import Round, Ways, alone, by_spark, wait_for_orders
 from table import Row
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from spark_jobs import Round, Ways, alone, by_spark, wait_for_orders
 
 SHAPES = {
     "2 M": LogShape(records=2_000_000),

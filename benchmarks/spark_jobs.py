@@ -58,7 +58,7 @@ def wait_for_orders(orders: Connection, ways: Ways) -> None:
 @contextmanager
 def alone() -> Iterator[dict[str, Way]]:
     """One process without Spark."""
-    from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
+    from acktrail.history.replay_resume import states_of_topic, topic_at_time
 
     def states(config: TablesConfig) -> Totals:
         tables = Tables(config)
@@ -78,7 +78,7 @@ def by_spark() -> Iterator[dict[str, Way]]:
 
 
 def _states(session: SparkSession, config: TablesConfig) -> Totals:
-    from acktrail.reconcile.replay_resume import run_replay, topic_at_time
+    from acktrail.history.replay_resume import run_replay, topic_at_time
     from acktrail_jobs.spark_executors import SparkExecutors
 
     tables = Tables(config)

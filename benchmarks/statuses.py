@@ -14,12 +14,12 @@ from table import Row
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import INSTANT, STATUS_WINDOW, TABLES
+from acktrail.history.history_tables import add_parts
 from acktrail.model.queue_status import LONGEST
-from acktrail.reconcile.past.history_tables import add_parts
-from acktrail.replay.queue_windows import CONTEXT, judge_windows
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.tables.delta.store import Tables
 from acktrail.view import queue_rows
+from acktrail_jobs.statuses.queue_windows import CONTEXT, judge_windows
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]

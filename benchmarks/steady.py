@@ -27,11 +27,11 @@ from state_log import state_records
 from table import Row
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.task_execution import FlushPolicy, TaskExecution
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.state_source import StateTask
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail_connect.sinks.delta_sink import DeltaSink
+from acktrail_connect.sources.state_source import StateTask
+from acktrail_connect.task_execution import FlushPolicy, TaskExecution
 from acktrail_embedded import EmbeddedBroker
 
 TOPIC = "__share_group_state"

@@ -20,7 +20,7 @@ from table import Row
 from acktrail.config import TablesConfig
 from acktrail.executors import InProcess, default_executors
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.pipeline.reconcile_run import reconcile
+from acktrail_jobs.reconcile.reconcile_run import reconcile
 
 _RUN = "benchmark"
 

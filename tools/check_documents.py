@@ -28,13 +28,13 @@ REQUIREMENTS: Final = {"R000": 68, "R001": 39, "R002": 83, "R004": 32, "R003": 2
 """Sections of the tables of requirements, in their order, with the number of their rows."""
 WALKS: Final = ("A record, from poll to page", "A change, from the form to the audit", "A run of the pipeline")
 
-_SOURCES: Final = ("connectors", "spark_jobs", "expectations", "dashboards", "dags", "simulation")
+_SOURCES: Final = ("acktrail", "connectors", "extras", "spark_jobs", "expectations", "dashboards", "dags", "simulation")
 _REFERENCE: Final = re.compile(r"`((?:acktrail\w*)(?:\.\w+)*):(\w+(?:\.\w+)*)`")
 """A module and what it defines, as `acktrail.model.replay:replay`."""
 _PATH: Final = re.compile(rf"`((?:{'|'.join(_SOURCES)}|tests|tools)/[\w./]+)`")
 _IDENTIFIER: Final = r"R00[0-4]-\d\d"
 _ROW: Final = re.compile(rf"^\| ({_IDENTIFIER}) \| (.+) \| (.+) \|$", re.MULTILINE)
-_NAMING: Final = ("tests/copied_logs/drafts/", "tests/copied_logs/test_dialects")
+_NAMING: Final = ("tests/extras/copied_logs/drafts/", "tests/extras/copied_logs/test_dialects")
 """Where each test names the requirements that it shows."""
 _TEST: Final = re.compile(r"`([^`:]+\.py)::(\w+)`")
 
@@ -61,7 +61,8 @@ def missing(text: str, folder: Path) -> Iterator[str]:
 def _defined(module: str) -> frozenset[str]:
     """Names that a module defines, those of its classes' members as `Class.member`."""
     path = Path(*module.split("."))
-    places = (ROOT / root / place for root in _SOURCES for place in (path.with_suffix(".py"), path / "__init__.py"))
+    files = (path.with_suffix(".py"), path / "__init__.py")
+    places = (ROOT / root / place for root in (".", *_SOURCES) for place in files)
     file = next((place for place in places if place.exists()), None)
     return frozenset(_names(ast.parse(file.read_text("utf-8")).body)) if file else frozenset()
 
@@ -169,7 +170,7 @@ def _contents() -> Iterator[str]:
 
 def _requirements() -> Iterator[str]:
     """All rows are there, each shown by tests that exist; what a test's docstring names is shown by a test."""
-    documents = (ROOT / "tests/requirements.md", *sorted((ROOT / "tests").glob("*/requirements.md")))
+    documents = (ROOT / "tests/requirements.md", *sorted((ROOT / "tests/extras").rglob("requirements.md")))
     rows = [row for document in documents for row in _ROW.findall(document.read_text("utf-8"))]
     expected = [f"{section}-{number:02d}" for section, count in REQUIREMENTS.items() for number in range(1, count + 1)]
     if (found := [identifier for identifier, _, _ in rows]) != expected:

@@ -20,48 +20,46 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 PICTURE: Final = ROOT / "docs/images/rooms.svg"
 PACKAGES: Final = {
-    "acktrail": "connectors",
+    "acktrail": ".",
+    "acktrail_connect": "connectors",
     "acktrail_jobs": "spark_jobs",
     "acktrail_expectations": "expectations",
     "acktrail_dashboard": "dashboards",
     "acktrail_dags": "dags",
     "acktrail_simulation": "simulation",
-    "acktrail_demo": "connectors",
-    "acktrail_embedded": "connectors",
-    "acktrail_copied_logs": "connectors",
-    "acktrail_expansion": "connectors",
-    "acktrail_plugins": "connectors",
-    "acktrail_worker": "connectors",
+    "acktrail_copied_logs": "extras",
+    "acktrail_demo": "extras",
+    "acktrail_embedded": "extras",
+    "acktrail_expansion": "extras",
+    "acktrail_migration": "extras",
 }
 """Package to the folder that is its source root."""
 ABOUT: Final = {
     "acktrail.cli": "the command acktrail",
     "acktrail.change": "plan, approve, apply, undo",
     "acktrail.group_changes": "deletions, configurations",
-    "acktrail.export": "from Kafka to tables",
-    "acktrail.reconcile": "verdicts, findings, statuses",
+    "acktrail.history": "runs, states, changes",
     "acktrail.view": "what is said of a run",
     "acktrail.kafka": "clients, topics, admin",
     "acktrail.tables": "Delta: commit, read, upkeep",
-    "acktrail.connect": "what a connector is",
     "acktrail.serving": "HTTP servers",
     "acktrail.replay": "records to states",
     "acktrail.format": "bytes to columns",
     "acktrail.model": "what a state is",
     "acktrail_dags": "Airflow runs it",
+    "acktrail_connect": "from Kafka to tables",
     "acktrail_jobs": "Spark works on it",
     "acktrail_expectations": "Great Expectations checks",
     "acktrail_dashboard": "pages and the report",
     "acktrail_simulation": "a broker's inside, modelled",
-    "acktrail_embedded": "a broker, an Airflow to try",
-    "acktrail_demo": "branch: try it, faults",
-    "acktrail_copied_logs": "branch: files, old formats",
-    "acktrail_expansion": "branch: more partitions",
-    "acktrail_plugins": "branch: connectors, migration",
-    "acktrail_worker": "branch: Connect's worker",
+    "acktrail_embedded": "extra: broker, Airflow to try",
+    "acktrail_demo": "extra: try it, faults",
+    "acktrail_copied_logs": "extra: files, old formats",
+    "acktrail_expansion": "extra: more partitions",
+    "acktrail_migration": "extra: to another cluster",
 }
 """What each room is for, in a few words."""
-_BRANCHES: Final = frozenset(room for room, words in ABOUT.items() if words.startswith("branch"))
+_BRANCHES: Final = frozenset(room for room, words in ABOUT.items() if words.startswith("extra"))
 
 _BOX_WIDTH: Final = 190
 _BOX_HEIGHT: Final = 44
@@ -117,7 +115,8 @@ def picture() -> str:
 def rows(arrows: Arrows) -> list[list[str]]:
     """Rooms by the layers of pyproject.toml, upper ones first; a room of no layer stands above its imports."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    inside, between = ([_names(layer) for layer in found["layers"]] for found in contracts if found["type"] == "layers")
+    layered = [found for found in contracts if found["type"] == "layers" and "containers" not in found]
+    inside, between = ([_names(layer) for layer in found["layers"]] for found in layered)
     layers = [*(layer for layer in between if layer != ["acktrail"]), *inside]
     placed = [[room for room in layer if room in arrows] for layer in layers]
     known = {room for layer in placed for room in layer}
@@ -161,7 +160,7 @@ def _room(module: str) -> str | None:
         return None
     if package != "acktrail":
         return package
-    is_room = bool(inner) and (ROOT / "connectors/acktrail" / inner[0] / "__init__.py").is_file()
+    is_room = bool(inner) and (ROOT / "acktrail" / inner[0] / "__init__.py").is_file()
     return f"acktrail.{inner[0]}" if is_room else None
 
 

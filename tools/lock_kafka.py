@@ -1,7 +1,7 @@
 """Write the lock of a Kafka release again: ``python tools/lock_kafka.py VERSION...``.
 
 Resolves what the release asks for, with its dependencies, and writes names and checksums of the jars to
-``connectors/acktrail_embedded/locks/``. Review the difference before committing it: locked jars are trusted.
+``extras/acktrail_embedded/locks/``. Review the difference before committing it: locked jars are trusted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from acktrail_embedded.kafka.installation import TOOLS, Jar, JarLock, dependency
 
 LOG4J = {"4.1.2": "2.25.3", "4.2.1": "2.25.4", "4.3.1": "2.25.4", "4.4.0": "2.25.5"}
 """The log4j that each release of Kafka asks for itself."""
-LOCKS = Path(__file__).parents[1] / "connectors/acktrail_embedded/locks"
+LOCKS = Path(__file__).parents[1] / "extras/acktrail_embedded/locks"
 
 
 def lock_release(version: str, java: Path, folder: Path) -> JarLock:

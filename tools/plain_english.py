@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SOURCES: Final = ("connectors", "spark_jobs", "expectations", "dashboards", "dags", "simulation")
+SOURCES: Final = ("acktrail", "connectors", "extras", "spark_jobs", "expectations", "dashboards", "dags", "simulation")
 DOCUMENTS: Final = ("README.md", "CHANGELOG.md", "docs")
 
 WORDS: Final = {

@@ -34,8 +34,8 @@ from servers.web_server import web_server
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
-from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.export.export_run import export
 from acktrail_dashboard.report import publish
 from acktrail_dashboard.web.application import create_app
 from acktrail_embedded.airflow_api import AirflowApi

@@ -13,7 +13,7 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from demo.alerts import alerts_of  # of the tests
+from extras.demo.alerts import alerts_of  # of the tests
 
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, RULE_BY_ID, QualitySeverity
@@ -25,7 +25,7 @@ PAGE: Final = ROOT / "docs/faults.md"
 _HEAD: Final = """# Faults
 
 A library of known faults of share-group state: what goes wrong, where Kafka's developers describe it, how it is
-injected, and exactly what acktrail must find. It proves the checks. `tests/demo/test_faults.py` lets every fault
+injected, and exactly what acktrail must find. It proves the checks. `tests/extras/demo/test_faults.py` lets every fault
 happen to a healthy cluster, on paper and in the state topic of a real broker. It compares what is found with the
 library; where nothing is injected, nothing is found. `acktrail demo --with-faults` shows the same on your machine.
 

@@ -37,13 +37,13 @@ from acktrail.errors import (
     UnknownName,
 )
 from acktrail.plain_data import to_json_value
-from acktrail.plain_tables import few, printable
+from acktrail.text_tables import few, printable
 from acktrail.times import instant_text, now_ms
 from acktrail.view.wording import in_words
 from acktrail_dags.links import run_address
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text, subject_text
-from acktrail_dags.run_target import Place, cluster_at, table_run_id, tables_at, tables_config
+from acktrail_dags.task_inputs import Place, cluster_at, table_run_id, tables_at, tables_config
 from acktrail_dags.task_reports import MESSAGE, advice_of, as_airflow_errors, chosen_notifiers
 
 if TYPE_CHECKING:

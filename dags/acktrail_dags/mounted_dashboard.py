@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from acktrail.errors import AcktrailError
 from acktrail_dags.links import pages_path
 from acktrail_dags.parameters import DagProfile, dag_profiles
-from acktrail_dags.run_target import table_run_id, tables_config
+from acktrail_dags.task_inputs import table_run_id, tables_config
 from acktrail_dashboard.page_templates import rendered
 from acktrail_dashboard.web.application import PAGES, create_app, static_file, with_safe_headers
 from acktrail_dashboard.web.pages.runs import newest_plan_run, run_context

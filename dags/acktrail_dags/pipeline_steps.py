@@ -14,18 +14,18 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.config import reports_kept
 from acktrail.errors import AcktrailError
-from acktrail.plain_tables import printable
-from acktrail_dags import run_target, task_reports
+from acktrail.text_tables import printable
+from acktrail_dags import task_inputs, task_reports
 from acktrail_dags.parameters import DagProfile
-from acktrail_dags.run_target import cluster_at, spark_master, tables_at
+from acktrail_dags.task_inputs import cluster_at, spark_master, tables_at
 from acktrail_dags.task_reports import step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from acktrail.config import TablesConfig
-    from acktrail.reconcile.reconcile_due import DueCheck
     from acktrail.view.run_summary import Summary
+    from acktrail_jobs.reconcile.reconcile_due import DueCheck
 
 
 _log: Final = logging.getLogger("acktrail.dags")
@@ -50,9 +50,9 @@ def _asset(profile: DagProfile, what: str) -> Asset:
 @step(20)
 def export(**context: Unpack[Context]) -> dict[str, Any]:
     """Append the new records of the state topic, and describe the groups as they are now."""
-    from acktrail.export import export_run
+    from acktrail_connect.export import export_run
 
-    target = run_target.export_target(context)
+    target = task_inputs.export_target(context)
     kafka, tables = cluster_at(target), tables_at(target)
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
     counts = dataclasses.asdict(summary)
@@ -61,15 +61,15 @@ def export(**context: Unpack[Context]) -> dict[str, Any]:
 
 
 @step(20, retries=4)
-def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
+def observe(**context: Unpack[Context]) -> task_inputs.ReconcileTarget:
     """Observe the cluster, export to the end, observe again. Skips where no reconciliation is due (``reconcile_due``),
     and where neither a share group nor the state topic exists. Fails where none is due and the gate stopped the newest
     one."""
-    from acktrail.export import export_run
-    from acktrail.reconcile.reconcile_due import CheckDecision, check_due
+    from acktrail_connect.export import export_run
+    from acktrail_jobs.reconcile.reconcile_due import CheckDecision, check_due
 
-    target = run_target.reconcile_target(context)
-    tables, followed = tables_at(target), run_target.followed_export(context)
+    target = task_inputs.reconcile_target(context)
+    tables, followed = tables_at(target), task_inputs.followed_export(context)
     if followed is not None:
         decided = check_due(tables, followed, target["run_id"])
         if decided.decision is not CheckDecision.RUN:
@@ -95,7 +95,7 @@ def _fail_while_stopped(tables: TablesConfig, skipped: DueCheck) -> None:
 
 
 @step(60)
-def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
+def reconcile(target: task_inputs.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Replay with PySpark, compare with the observation, update the history of every record. The same Spark evaluates
     the rules of the gate, which only decides."""
     from acktrail.tables.delta.store import Tables
@@ -112,7 +112,7 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
 
 
 @step(30)
-def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
+def validate(target: task_inputs.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """The gate, on the results that the task before recorded: a critical expectation that fails stops the DAG here,
     after the report of the stopped run is written. The log says which, where and what to do."""
     from acktrail.tables.delta.store import Tables
@@ -127,7 +127,7 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
 
 
 @step(20)
-def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
+def publish(target: task_inputs.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Write the report of the run, its data and its evidence. The log has who is in trouble."""
     summary, links, digest = _write_report(target)
     totals = dataclasses.asdict(summary.totals)
@@ -141,7 +141,7 @@ def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> d
     return task_reports.hand_over(context, target["run_id"], counts, links=links, evidence_sha256=digest)
 
 
-def _report_of_stopped(target: run_target.ReconcileTarget) -> dict[str, str]:
+def _report_of_stopped(target: task_inputs.ReconcileTarget) -> dict[str, str]:
     """Links to the report of a run that the gate stops: an older one would say what is not true any more. Why the run
     is stopped is never hidden by a report that cannot be written."""
     try:
@@ -151,7 +151,7 @@ def _report_of_stopped(target: run_target.ReconcileTarget) -> dict[str, str]:
         return {}
 
 
-def _write_report(target: run_target.ReconcileTarget) -> tuple[Summary, dict[str, str], str]:
+def _write_report(target: task_inputs.ReconcileTarget) -> tuple[Summary, dict[str, str], str]:
     """Report, data and evidence of the run: its summary, where they are, the hash of the evidence."""
     from acktrail_dashboard.evidence import write_evidence
     from acktrail_dashboard.report import publish as publish_report
@@ -175,7 +175,7 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     params = context["params"]
     keep = params["keep"]
     policy = MaintenancePolicy(keep_ms=None if keep is None else duration_ms("keep", keep))
-    tables = run_target.tables_config(params["tables_uri"], params.get("profile"))
+    tables = task_inputs.tables_config(params["tables_uri"], params.get("profile"))
     report = maintain_tables(tables, policy)
     headers = ("TABLE", "ROWS", "FILES", "FILES AFTER", "ROWS DROPPED", "ROWS MERGED", "FILES REMOVED")
     rows = [
@@ -194,5 +194,5 @@ def _outlet(context: Context) -> Asset:
     return asset
 
 
-def _place(target: run_target.Target) -> dict[str, str]:
+def _place(target: task_inputs.Target) -> dict[str, str]:
     return {name: target[name] for name in ("run_id", "kafka_conn_id", "tables_uri")}

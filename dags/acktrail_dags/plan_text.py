@@ -9,7 +9,7 @@ from typing import Final
 from acktrail.change.change_kind import kind_of
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.notices import Notice, Severity, by_rule
-from acktrail.plain_tables import few, printable
+from acktrail.text_tables import few, printable
 from acktrail.times import instant_text
 from acktrail.view.change_text import COSTS, ShownPartition, cost, scope, shown_partitions, sums
 from acktrail.view.wording import in_words

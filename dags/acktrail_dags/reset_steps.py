@@ -22,7 +22,7 @@ from acktrail.times import now_ms
 from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, change_steps, errors_of, stored
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text
-from acktrail_dags.run_target import Place, cluster_at, place_of, tables_at, tables_config
+from acktrail_dags.task_inputs import Place, cluster_at, place_of, tables_at, tables_config
 from acktrail_dags.task_reports import step
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from acktrail.activity import listening
 from acktrail.config import notifiers_factory
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
 from acktrail.machine_faults import machine_fault
-from acktrail.plain_tables import printable, table
-from acktrail_dags import run_target
+from acktrail.text_tables import printable, table
+from acktrail_dags import task_inputs
 from acktrail_dags.links import dashboard_address
 from acktrail_dags.parameters import in_form_words
 
@@ -206,7 +206,7 @@ def chosen_notifiers() -> list[BaseNotifier]:
 
 
 @step(5, trigger_rule=TriggerRule.ALL_DONE)
-def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]) -> dict[str, Any]:
+def notify(target: task_inputs.ReconcileTarget | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message: the gate, critical findings, statuses of groups. Runs also when the
     gate stops the run. Skips where nothing was reconciled, and without ``ACKTRAIL_NOTIFIERS``."""
     from acktrail.view.run_messages import changed
@@ -215,7 +215,7 @@ def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]
 
 
 @step(5, task_id="notify", trigger_rule=TriggerRule.ALL_DONE)
-def notify_of_branches(target: run_target.Target | None, **context: Unpack[Context]) -> dict[str, Any]:
+def notify_of_branches(target: task_inputs.Target | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message as branches know it (`Branch.messages`). Skips where no look was taken,
     and without ``ACKTRAIL_NOTIFIERS``."""
     from acktrail.branches import loaded
@@ -226,7 +226,7 @@ def notify_of_branches(target: run_target.Target | None, **context: Unpack[Conte
     return _send_changes(target, context, changes_of)
 
 
-def _send_changes(target: run_target.Target | None, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
+def _send_changes(target: task_inputs.Target | None, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
     from acktrail.tables.delta.store import Tables
     from acktrail.view.run_messages import send_changes
 
@@ -254,6 +254,6 @@ def _send_changes(target: run_target.Target | None, context: Context, changes_of
                 name, hint = type(notifier).__name__, "look at its service and its Airflow connection"
                 raise RetryableError(f"the notifier {name} failed: {error}", hint=hint) from error
 
-    sent = send_changes(Tables(run_target.tables_at(target)), target["run_id"], send, changes_of)
+    sent = send_changes(Tables(task_inputs.tables_at(target)), target["run_id"], send, changes_of)
     show("sent", ("ABOUT", "MESSAGE"), [(str(each.kind), each.title) for each in sent.messages])
     return hand_over(context, target["run_id"], {"messages": len(sent.messages), "changes": sent.changes})

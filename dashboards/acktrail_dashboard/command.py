@@ -11,7 +11,7 @@ import typer
 
 from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot, command_group, echo_rows, spread
 from acktrail.config import TablesConfig, reports_folder
-from acktrail.plain_tables import printable, table
+from acktrail.text_tables import printable, table
 
 if TYPE_CHECKING:
     from acktrail_dashboard.evidence import PackVerdict

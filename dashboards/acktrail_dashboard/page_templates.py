@@ -19,7 +19,7 @@ from markupsafe import Markup
 from acktrail import __version__
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.share_partition import STATE_TOPIC
-from acktrail.plain_tables import printable, printable_parts
+from acktrail.text_tables import printable, printable_parts
 from acktrail.times import instant_text
 from acktrail.view import finding_rows, history_text, partition_rows, record_evidence, wording
 from acktrail_dashboard import offset_bands

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
+from acktrail.history.history_reader import HistoryReader
+from acktrail.history.history_tables import CHANGES
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.plain_tables import printable, table
-from acktrail.reconcile.past.history_reader import HistoryReader
-from acktrail.reconcile.past.history_tables import CHANGES
 from acktrail.tables.delta.store import Tables
+from acktrail.text_tables import printable, table
 from acktrail.view import run_summary, wording
 from acktrail.view.export_rows import EXPORT_COLUMNS
 from acktrail.view.partition_rows import PartitionRow, groups_with_more, most_urgent, notes

@@ -12,7 +12,7 @@ import typer
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
-from acktrail.plain_tables import printable, table
+from acktrail.text_tables import printable, table
 
 if TYPE_CHECKING:
     from acktrail_expectations.rule_results import ValidationSummary

@@ -25,7 +25,7 @@ from acktrail.activity import doing
 from acktrail.executors import Executors
 from acktrail.format.columns.binary_column import BoolArray
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRule, QualitySeverity
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.records.record_files import RECORDS
 from acktrail_expectations.frames.frame_columns import BATCH_RULES, known_true
 from acktrail_expectations.frames.table_frames import (
     export_ranges_frame,

@@ -12,8 +12,8 @@ from typing import Final
 from acktrail.errors import QualityGateFailed
 from acktrail.executors import Executors
 from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
+from acktrail.text_tables import printable
 from acktrail_expectations.known_runs import cluster_of_run, count_rows, require_reconciled, run_rows
 from acktrail_expectations.rule_results import (
     QualityResult,

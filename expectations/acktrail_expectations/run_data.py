@@ -28,9 +28,9 @@ from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
-from acktrail.tables.exported.damage_report import COMPARED_COLUMNS
-from acktrail.tables.exported.export_ranges import newest_shifts
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records, record_tables
+from acktrail.tables.records.damage_report import COMPARED_COLUMNS
+from acktrail.tables.records.export_ranges import newest_shifts
+from acktrail.tables.records.record_files import RECORDS, RecordFiles, later_records, record_tables
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import state_topic_observed

@@ -14,10 +14,17 @@ from typing import Any, Final
 import pytest
 from drivers.own_process import printed
 
-from acktrail.branches import ENTRY_POINT, branches, registered
+from acktrail.branches import ENTRY_POINT, registered
 
 ROOT = Path(__file__).parents[2]
-TRUNK = {"acktrail", "acktrail_jobs", "acktrail_expectations", "acktrail_dashboard", "acktrail_dags"}
+TRUNK = {
+    "acktrail",
+    "acktrail_connect",
+    "acktrail_jobs",
+    "acktrail_expectations",
+    "acktrail_dashboard",
+    "acktrail_dags",
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +62,10 @@ def test_the_wheel_brings_templates_and_pages(unpacked: Path) -> None:
 
 
 def test_every_package_of_the_wheel_is_typed(unpacked: Path) -> None:
-    """Each has its marker, and nothing else is at the top but branches and what is embedded."""
+    """Each has its marker, and nothing else is at the top but extras."""
     found = {folder.name for folder in unpacked.iterdir() if not folder.name.endswith(".dist-info")}
 
-    assert found == TRUNK | {"acktrail_embedded"} | {branch.package for branch in branches()}
+    assert found == TRUNK | {folder.name for folder in (ROOT / "extras").glob("acktrail_*")}
     assert all((unpacked / package / "py.typed").is_file() for package in found)
 
 
@@ -73,13 +80,13 @@ def test_pip_can_install_what_uv_installs() -> None:
     assert "override-dependencies" not in project["tool"].get("uv", {})
 
 
-PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
+PLACES: Final = (".", "connectors", "extras", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
 TESTS_WHERE_NAMED: Final = {
     "copied_logs": ("tests/cli/test_main.py",),
     "expansion": ("tests/change/test_plan.py", "tests/view/test_table_metrics.py::test_a_scrape_follows_the_tables"),
 }
 """Of each branch: tests of the trunk where it is asked for, and is not there. All tests: `make test-trunk`."""
-COMMAND_OF: Final = {"copied_logs": "decode", "demo": "demo", "expansion": "expan", "worker": "connect "}
+COMMAND_OF: Final = {"copied_logs": "decode", "demo": "demo", "expansion": "expan", "migration": "migration"}
 """What the help says only where the branch is there."""
 HELP: Final = "The help:"
 ALONE: Final = f"""
@@ -96,14 +103,17 @@ for words in ([], ["change", "plan", "reset"], ["doctor"]):
 """
 
 
-@pytest.mark.parametrize("branch", sorted(registered(ENTRY_POINT)))
+EXTRAS: Final = sorted(name for name in registered(ENTRY_POINT) if (ROOT / f"extras/acktrail_{name}").is_dir())
+
+
+@pytest.mark.parametrize("branch", EXTRAS)
 def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None:
     """The help names no command of the branch, and quick tests pass. That no module of the trunk imports one of a
     branch, and no branch another, is a contract."""
     folder, package = tmp_path / "checkout", f"acktrail_{branch}"
     made = (".git", ".venv", ".uv", ".test-java", ".demo", "dist", ".*_cache", ".hypothesis")
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*made, package))
-    shutil.rmtree(folder / "tests" / branch)
+    shutil.rmtree(folder / "tests/extras" / branch)
     places = os.pathsep.join(str(folder / place) for place in PLACES)
     tests = ("tests/model/test_quality_rules.py", *TESTS_WHERE_NAMED.get(branch, ()))
     said = printed(sys.executable, "-c", ALONE, package, *tests, cwd=folder, env={**os.environ, "PYTHONPATH": places})

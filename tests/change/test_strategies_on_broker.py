@@ -22,9 +22,9 @@ from servers.real_broker import broker_of_release, kafka_tool, releases
 from acktrail.change.request.offsets_csv import offset_rows
 from acktrail.cli.change.report_commands import write_offsets
 from acktrail.errors import ChangeRefused
-from acktrail.export.export_run import export
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.export.export_run import export
 from acktrail_embedded import EmbeddedBroker
 from acktrail_embedded.kafka.installation import DEFAULT_VERSION
 

@@ -16,9 +16,9 @@ from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_
 from samples.coordinator_random_logs import coordinator_logs
 from samples.history_tables import build
 
+from acktrail.history.history_reader import HistoryReader
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.status_changes import UnknownReason
-from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.times import instant_text
 

@@ -22,7 +22,7 @@ from acktrail.cli.group_answers import GroupAnswer, states_text
 from acktrail.cli.main import CommandGroup
 from acktrail.errors import InputError
 from acktrail.kafka.descriptions import GroupDescription
-from acktrail.plain_tables import KnownSum, shortened, table
+from acktrail.text_tables import KnownSum, shortened, table
 from acktrail.times import ago_ms, duration_ms, now_ms, time_ms
 
 
@@ -253,8 +253,8 @@ def test_pandas_is_imported_for_whoever_wants_it_alone() -> None:
         "import sys\n"
         "from acktrail.cli.arrow_without_pandas import forgo_pandas\n"
         "forgo_pandas()\n"
-        "import acktrail.kafka.state_source, acktrail.kafka.groups.observation\n"
-        "import acktrail.tables.exported.delta_sink\n"
+        "import acktrail_connect.sources.state_source, acktrail_connect.sources.observation\n"
+        "import acktrail_connect.sinks.delta_sink\n"
         "import pyarrow as pa\n"
         "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)\n"
         "print(pa.table({'a': [1, 2]}).to_pandas().a.sum())\n"

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from jobs.world import World, batch, key_of, snapshot, update
 
-from acktrail import plain_tables
+from acktrail import text_tables as plain_tables
 from acktrail.activity import doing
 from acktrail.cli import progress
-from acktrail.cli.commands.export import _shown
 from acktrail.cli.main import _run
 from acktrail.cli.progress import interruptible
-from acktrail.connect.task_execution import Progress
+from acktrail_connect.commands.export import _shown
+from acktrail_connect.task_execution import Progress
 
 
 class Terminal(io.StringIO):

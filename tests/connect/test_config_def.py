@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle.kafka_classes import compiled
 
-from acktrail.connect.config_def import NAME, NON_EMPTY, ConfigDef, ConfigKey, ConfigType, between, one_of, text_of
 from acktrail.errors import InvalidConfiguration
+from acktrail_connect.config_def import NAME, NON_EMPTY, ConfigDef, ConfigKey, ConfigType, between, one_of, text_of
 
 VALIDATORS = {
     ConfigType.INT: between(least=0, most=9),

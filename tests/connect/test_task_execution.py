@@ -12,10 +12,11 @@ import pytest
 from samples.memory_source import PAIRS, FakeClock, MemoryLog, MemorySink, MemoryTables, MemoryTask
 
 from acktrail.activity import stop_on_signals
-from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
-from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.errors import ConcurrentCommit, ForeignCluster, RowsRefused, Unreachable
+from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail_connect.contract import SourceTaskContext
+from acktrail_connect.source_batches import Commit, SourceBatch
+from acktrail_connect.task_execution import FlushPolicy, Progress, TaskExecution
 
 
 def logs(*ends: int) -> list[MemoryLog]:

@@ -28,7 +28,7 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = pytest.mark.airflow
 
-exceptions, run_target = Late("airflow.sdk.exceptions"), Late("acktrail_dags.run_target")
+exceptions, task_inputs = Late("airflow.sdk.exceptions"), Late("acktrail_dags.task_inputs")
 RESETS = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
 OWN = {"acktrail_export", "acktrail_maintenance", "acktrail_reconcile", *RESETS}
 OF_BRANCHES = {module.rpartition(".")[2]: module for branch in branches() for module in branch.dags}
@@ -333,7 +333,7 @@ def test_profiles_that_are_wrong_have_dags_and_break_none(bag: Bag, monkeypatch:
 def _target(profile: str | None, **params: Any) -> Any:
     task = SimpleNamespace(dag_id="d", run_id="r", try_number=1)
     form = {"profile": profile, "kafka_conn_id": None, "tables_uri": None, **params}
-    return run_target.export_target({"params": form, "ti": task, "dag_run": SimpleNamespace(run_type="manual")})
+    return task_inputs.export_target({"params": form, "ti": task, "dag_run": SimpleNamespace(run_type="manual")})
 
 
 def test_a_scheduled_export_finds_the_tables_of_the_one_before(airflow_home: Path, tmp_path: Path) -> None:
@@ -343,10 +343,10 @@ def test_a_scheduled_export_finds_the_tables_of_the_one_before(airflow_home: Pat
     context = {"params": form, "ti": SimpleNamespace(dag_id="d", run_id="r", try_number=1)}
     for run_type, success in (("scheduled", None), ("manual", datetime.now(UTC))):
         own = {"dag_run": SimpleNamespace(run_type=run_type), "prev_start_date_success": success}
-        assert run_target.export_target({**context, **own})["tables_uri"] == root
+        assert task_inputs.export_target({**context, **own})["tables_uri"] == root
     late = {"dag_run": SimpleNamespace(run_type="scheduled"), "prev_start_date_success": datetime.now(UTC)}
     with pytest.raises(NoTables, match="no tables at"):
-        run_target.export_target({**context, **late})
+        task_inputs.export_target({**context, **late})
 
 
 def test_a_run_works_on_its_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, airflow_home: Path) -> None:
@@ -357,12 +357,12 @@ def test_a_run_works_on_its_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     target = _target("prod-eu")
     assert target["kafka_conn_id"] == "acktrail_kafka__prod_eu"
     assert target["tables_uri"] == f"{tmp_path}/tables/prod-eu"
-    config = run_target.kafka_config(target["kafka_conn_id"], "prod-eu")
+    config = task_inputs.kafka_config(target["kafka_conn_id"], "prod-eu")
     assert (config.bootstrap_servers, config.properties) == ("eu:9092", {"sasl.username": HIDDEN})
     assert HIDDEN not in str(redact(f"tried with {HIDDEN} twice")) + str(target)
     connection = json.dumps({"conn_type": "generic", "host": "of-airflow:9092"})
     monkeypatch.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA__PROD_EU", connection)
-    assert run_target.kafka_config(target["kafka_conn_id"], "prod-eu").bootstrap_servers == "of-airflow:9092"
+    assert task_inputs.kafka_config(target["kafka_conn_id"], "prod-eu").bootstrap_servers == "of-airflow:9092"
 
 
 def test_a_run_by_hand_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> None:
@@ -370,10 +370,10 @@ def test_a_run_by_hand_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, airfl
     never another one."""
     monkeypatch.setenv("ACKTRAIL_DAG_PROFILES", "prod-ue,wrong,prod-eu")
     with pytest.raises(ConfigurationError, match="no Airflow connection 'mine'"):
-        run_target.kafka_config("mine", "prod-eu")
+        task_inputs.kafka_config("mine", "prod-eu")
     for ask in (
-        lambda name: run_target.tables_config(None, name),
-        lambda name: run_target.kafka_config(f"acktrail_kafka__{name[:5]}", name),
+        lambda name: task_inputs.tables_config(None, name),
+        lambda name: task_inputs.kafka_config(f"acktrail_kafka__{name[:5]}", name),
     ):
         with pytest.raises(ConfigurationError, match=r"unknown key 'bootstrap\.server'"):
             ask("wrong")
@@ -391,7 +391,7 @@ def test_connections_alone_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("ACKTRAIL_REPORTS", "/reports")
     assert _target("prod-eu")["tables_uri"] == "s3://bucket/acktrail/prod-eu"
     assert _target("prod-eu", tables_uri="/mine")["tables_uri"] == "/mine"
-    reports_folder = import_module("acktrail_dags.run_target")._reports_folder
+    reports_folder = import_module("acktrail_dags.task_inputs")._reports_folder
     assert (reports_folder("prod-eu"), reports_folder(None)) == (Path("/reports/prod-eu"), Path("/reports"))
     monkeypatch.delenv("ACKTRAIL_TABLES")
     with pytest.raises(ConfigurationError, match="no tables named"):

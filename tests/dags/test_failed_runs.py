@@ -26,7 +26,7 @@ from servers.kafka_proxy import KafkaProxy, kafka_proxy
 
 from acktrail.branches import branches
 from acktrail.config import TablesConfig
-from acktrail.export.export_run import export
+from acktrail_connect.export.export_run import export
 from acktrail_embedded.airflow_api import AirflowRefused
 from acktrail_embedded.airflow_standalone import AirflowStandalone
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
@@ -42,7 +42,7 @@ CREATE_PARTITIONS, ALTER_OFFSETS = 37, 91
 AT_THE_SAME_TIME: Final = 4
 TO_CLEAR: Final = re.compile(r"lear (?:this task|that task|the task (\w+))")
 LOADED_ONCE = (
-    "acktrail.change.new_plans, acktrail_expectations.reset_gate, acktrail.export.export_run, "
+    "acktrail.change.new_plans, acktrail_expectations.reset_gate, acktrail_connect.export.export_run, "
     "acktrail_jobs.commands.pipeline_commands, acktrail_dashboard.evidence, acktrail.tables.upkeep.maintenance"
 )
 """What tasks need: the scheduler, which forks them, has it loaded before, or each would load it."""

@@ -61,7 +61,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("mounted") / "tables"
     found = write_dashboard_tables(root, Sizes(groups=8, partitions_a_group=2, runs=48, hourly_days=0.0))
     write_evidence_tables(found)
-    from acktrail_dags.run_target import table_run_id
+    from acktrail_dags.task_inputs import table_run_id
 
     own = table_run_id("acktrail_export", "manual__1", 2)
     found.append(

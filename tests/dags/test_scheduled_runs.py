@@ -25,8 +25,8 @@ from jobs.test_session import TOKEN, acktrail, served
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
-from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.export.export_run import export
 from acktrail_embedded.airflow_api import AirflowApi
 from acktrail_embedded.airflow_standalone import HOST, AirflowStandalone
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker

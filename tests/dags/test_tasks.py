@@ -40,9 +40,9 @@ from acktrail.view import integrity
 pytestmark = pytest.mark.airflow
 
 exceptions = Late("airflow.sdk.exceptions")
-change_steps, pipeline_steps, plan_texts, reset_steps, run_target, task_reports = (
+change_steps, pipeline_steps, plan_texts, reset_steps, task_inputs, task_reports = (
     Late(f"acktrail_dags.{name}")
-    for name in ("change_steps", "pipeline_steps", "plan_text", "reset_steps", "run_target", "task_reports")
+    for name in ("change_steps", "pipeline_steps", "plan_text", "reset_steps", "task_inputs", "task_reports")
 )
 
 NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None}
@@ -61,7 +61,7 @@ def context(params: dict[str, Any], *events: SimpleNamespace, try_number: int = 
 
 def target(params: dict[str, Any], *events: SimpleNamespace) -> Any:
     """What a reconciliation works with."""
-    return run_target.reconcile_target(context(params, *events))
+    return task_inputs.reconcile_target(context(params, *events))
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def test_reconciles_what_was_exported(caplog: pytest.LogCaptureFixture) -> None:
 def test_only_automatic_runs_ask_whether_they_are_due(run_type: str, try_number: int, followed: str | None) -> None:
     """By the newest export that they follow. A run by hand, a cleared task and a later try go on in any case."""
     found = context({}, event(2, run_id="r2"), event(1, run_id="r1"), try_number=try_number)
-    assert run_target.followed_export({**found, "dag_run": SimpleNamespace(run_type=run_type)}) == followed
+    assert task_inputs.followed_export({**found, "dag_run": SimpleNamespace(run_type=run_type)}) == followed
 
 
 @pytest.mark.parametrize("variable", ["ACKTRAIL_TABLES", "ACKTRAIL_REPORTS"])
@@ -120,7 +120,7 @@ def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert (found["kafka_conn_id"], found["tables_uri"]) == ("acktrail_kafka", "/environment")
     assert "hidden-w0rd" not in str(found)
     assert "hidden-w0rd" not in str(redact("tried with hidden-w0rd twice"))
-    assert run_target.tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"
+    assert task_inputs.tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"
 
 
 @pytest.mark.parametrize(
@@ -140,21 +140,21 @@ def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_a_spark_connection_names_the_master(uri: str, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both types that the Spark provider has; a value cannot become another parameter of the address."""
     monkeypatch.setenv("AIRFLOW_CONN_THERE", uri)
-    assert run_target.spark_master("there") == master
-    assert run_target.spark_master(None) is None
+    assert task_inputs.spark_master("there") == master
+    assert task_inputs.spark_master(None) is None
 
 
 def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that adds one; so is one without a host, or with a driver that is not the task's."""
     with pytest.raises(ConfigurationError, match="there is no Airflow connection 'nowhere'") as found:
-        run_target.spark_master("nowhere")
+        task_inputs.spark_master("nowhere")
     assert "airflow connections add nowhere" in (found.value.hint or "")
     monkeypatch.setenv("AIRFLOW_CONN_EMPTY", "spark://")
     with pytest.raises(ConfigurationError, match="names no Spark"):
-        run_target.spark_master("empty")
+        task_inputs.spark_master("empty")
     monkeypatch.setenv("AIRFLOW_CONN_FAR", '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode":"cluster"}}')
     with pytest.raises(ConfigurationError, match="'far' asks for a driver on the cluster"):
-        run_target.spark_master("far")
+        task_inputs.spark_master("far")
 
 
 FAILED = [
@@ -239,16 +239,17 @@ def test_a_task_hands_over_numbers_however_much_was_lost(
     what it was at: tables that were made anew are seen there."""
     from airflow.sdk import Asset
 
-    from acktrail.export.export_run import ExportGap, ExportSummary
+    from acktrail_connect.export.export_run import ExportGap, ExportSummary
 
     gaps = tuple(ExportGap(0, at, at) for at in range(1_000))
     summary = ExportSummary(run_id="r", cluster_id="c", status="complete", gaps=gaps, unanswered=("g",), rows={"t": 2})
     target = {"run_id": "r", "kafka_conn_id": "k", "tables_uri": "u"}
-    monkeypatch.setattr("acktrail_dags.run_target.export_target", lambda _: target)
+    monkeypatch.setattr("acktrail_dags.task_inputs.export_target", lambda _: target)
     for name in ("cluster_at", "tables_at"):
         monkeypatch.setattr(f"acktrail_dags.pipeline_steps.{name}", lambda _: None)
     says = "new tables were made at u: there is no such folder"
-    monkeypatch.setattr("acktrail.export.export_run.export", lambda *_, **__: doing(says, stays=True) or summary)
+    run = "acktrail_connect.export.export_run"
+    monkeypatch.setattr(f"{run}.export", lambda *_, **__: doing(says, stays=True) or summary)
     caplog.set_level(logging.INFO, "acktrail.dags")
     asset, pushed = Asset(name="exported", uri="acktrail://exported"), dict[str, Any]()
     event = SimpleNamespace(extra={})
@@ -264,7 +265,7 @@ def test_a_task_hands_over_numbers_however_much_was_lost(
 def config_of(monkeypatch: pytest.MonkeyPatch, **fields: object) -> object:
     """What `kafka_config` makes of a connection that the environment defines."""
     monkeypatch.setenv("AIRFLOW_CONN_PROBE", json.dumps({"conn_type": "generic", **fields}))
-    return run_target.kafka_config("probe")
+    return task_inputs.kafka_config("probe")
 
 
 @pytest.mark.parametrize(
@@ -338,12 +339,12 @@ RUN = st.tuples(st.text(max_size=40), st.text(max_size=300), st.integers(1, 9))
 def test_run_ids_are_safe_and_never_shared(one: tuple[str, str, int], other: tuple[str, str, int]) -> None:
     """Whatever Airflow calls a run, the tables' id has letters, digits and '-' only; two tries never share one. The DAG
     run's own id can be seen in it."""
-    first, second = run_target.table_run_id(*one), run_target.table_run_id(*other)
+    first, second = task_inputs.table_run_id(*one), task_inputs.table_run_id(*other)
     assert (first == second) == (one == other)
     assert 1 <= len(first) <= 80
     assert first.isascii()
     assert first.replace("-", "").isalnum()
-    own = run_target.table_run_id("acktrail_export", "scheduled__2026-11-21T11:20:00+00:00", 1)
+    own = task_inputs.table_run_id("acktrail_export", "scheduled__2026-11-21T11:20:00+00:00", 1)
     assert own.startswith("scheduled-2026-11-21T11-20-00-00-00-")
 
 

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from samples.sample_run import RUN, sample_run, share_partition, table
 
 from acktrail.model.batches import StateBatch
-from acktrail.plain_tables import printable
+from acktrail.text_tables import printable
 from acktrail.view.run_summary import RunTables, summarize
 from acktrail_dashboard.offset_bands import (
     STRIP_WIDTH,

@@ -23,8 +23,8 @@ from samples.sample_run import HOSTILE, RUN, hostile_run, sample_run, share_part
 
 from acktrail.config import TablesConfig, dashboard_url, reports_kept
 from acktrail.errors import AcktrailError, ConfigurationError, NoTables, UnknownName
-from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
+from acktrail.text_tables import printable
 from acktrail.view.run_summary import RunTables, Summary, summarize, summary_json, unknowns
 from acktrail.whole_files import write_whole
 from acktrail_dashboard.report import (

@@ -14,8 +14,8 @@ from samples.dashboard_tables import NOW
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_def import Password
 from acktrail.errors import ConfigurationError
+from acktrail.secrets import Password
 from acktrail.serving.http_server import Access
 from acktrail_dashboard.page_templates import static_files
 from acktrail_dashboard.web.application import (

@@ -15,7 +15,7 @@ from samples.dashboard_tables import HOSTILE, NOW, topic_id_of
 from samples.sample_run import RUN, hostile_run
 from servers.web_server import web_server
 
-from acktrail.connect.config_def import Password
+from acktrail.secrets import Password
 from acktrail.serving.http_server import Access
 from acktrail_dashboard.report import render_html
 from acktrail_dashboard.web.application import create_app

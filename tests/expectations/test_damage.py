@@ -36,7 +36,7 @@ from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import LEAST_VALUES
 from acktrail.model.rules.catalogue import QUALITY_RULES
-from acktrail.reconcile.derived_columns import StateBatches
+from acktrail.replay.derived_columns import StateBatches
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.frame_columns import BATCH_RULES, ObservedCluster, batch_columns
 from acktrail_expectations.frames.table_frames import share_partition_states_frame

@@ -27,7 +27,7 @@ from acktrail.errors import AcktrailError, ConfigurationError, QualityGateFailed
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, Condition, QualitySeverity
 from acktrail.replay.stored_offsets import stored_offsets
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_files import later_records
+from acktrail.tables.records.record_files import later_records
 from acktrail_expectations import evaluation
 from acktrail_expectations.command import app
 from acktrail_expectations.evaluation import SuiteCheck, check_of, evaluate

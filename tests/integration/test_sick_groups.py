@@ -14,10 +14,10 @@ from servers.real_broker import broker_of_release, releases
 from servers.workload import Workload, start_at, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.export.export_run import observe
 from acktrail_embedded import DEFAULT_VERSION
 from acktrail_jobs.commands.pipeline_commands import reconcile
 

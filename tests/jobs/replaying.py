@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail.reconcile.observed_run import Coverage, Observation, read_coverage, read_observation
-from acktrail.reconcile.partition_replay import Replay
-from acktrail.reconcile.past.saved_states import REPLAY, with_cluster
-from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of
+from acktrail.history.observed_run import Coverage, Observation, read_coverage, read_observation
+from acktrail.history.partition_replay import Replay
+from acktrail.history.replay_resume import ReplayResume, ReplayStart, replay_of
+from acktrail.history.saved_states import REPLAY, with_cluster
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import written_file

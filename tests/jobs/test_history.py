@@ -24,18 +24,18 @@ from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.state_record import encode, encode_key
+from acktrail.history.history_reader import HistoryReader
+from acktrail.history.history_tables import HistoryTables, saved_rows
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import LAST_OFFSET, KnownState, StatusChange
-from acktrail.reconcile.past.history_reader import HistoryReader
-from acktrail.reconcile.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_files import NewRecords, RecordFiles
+from acktrail.tables.records.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import build_history
-from acktrail_jobs.pipeline import history_run
-from acktrail_jobs.pipeline.history_run import apply_records
+from acktrail_jobs.history import history_run
+from acktrail_jobs.history.history_run import apply_records
 
 
 def expected(written: Written) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
@@ -127,7 +127,7 @@ def test_it_makes_no_difference_who_writes_the_changes(tmp_path: Path, monkeypat
             live(world, {}, seed=step)
             world.export(f"r{step}")
             rows_of_a_file = 1 if number and step % 2 else 1 << 20
-            monkeypatch.setattr("acktrail_jobs.pipeline.history_run._ROWS_OF_A_FILE", rows_of_a_file)
+            monkeypatch.setattr("acktrail_jobs.history.history_run._ROWS_OF_A_FILE", rows_of_a_file)
             build_history(world.config, "in-process")
     plain, mixed = (world.plain("delivery_history", {"chunk"}) for world in worlds)
     assert len(plain) > 100

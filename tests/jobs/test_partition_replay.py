@@ -22,27 +22,22 @@ from samples.memory_source import MemoryLog
 from samples.random_records import batches, records
 
 from acktrail.config import TablesConfig
-from acktrail.connect.source_batches import (
-    LOG_REPLACED,
-    PRUNED_BEFORE_FIRST_EXPORT,
-    LogSpan,
-    SourceBatch,
-    state_source_partition,
-)
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.record_columns import replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.state_record import encode, encode_key
+from acktrail.history import partition_replay
+from acktrail.history.observed_run import Coverage, Gap, Observation, StateLog, read_coverage, read_observation
+from acktrail.history.partition_replay import SAVED_COLUMNS, Replay
 from acktrail.model.batches import DeliveryState
+from acktrail.model.exported_logs import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, state_source_partition
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
-from acktrail.reconcile import partition_replay
-from acktrail.reconcile.observed_run import Coverage, Gap, Observation, StateLog, read_coverage, read_observation
-from acktrail.reconcile.partition_replay import SAVED_COLUMNS, Replay
 from acktrail.replay.fold import StateColumns, replay_decoded
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail_connect.sinks.delta_sink import DeltaSink
+from acktrail_connect.source_batches import SourceBatch
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
 PARTITIONS = 3

@@ -20,11 +20,11 @@ from servers.real_broker import releases
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.groups.observation import observe as ask
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail_connect.export.export_run import observe
+from acktrail_connect.sinks.delta_sink import DeltaSink
+from acktrail_connect.sources.observation import observe as ask
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 
@@ -199,7 +199,7 @@ def test_a_run_from_the_future_is_named_and_not_kept(
     with Movement(Workload(kafka), name) as movement:
         until(lambda: movement.acknowledged > 5, what="an acknowledgement")
         with monkeypatch.context() as patch:
-            patch.setattr("acktrail.kafka.groups.observation._now", ahead)
+            patch.setattr("acktrail_connect.sources.observation._now", ahead)
             patch.setitem(DeltaSink.__init__.__kwdefaults__, "clock", ahead)
             observe(kafka, tables, run_id="ahead")
         reconcile(tables, None, "in-process", with_history=True)

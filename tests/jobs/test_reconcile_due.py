@@ -14,7 +14,11 @@ from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail.config import reconcile_every
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError
-from acktrail.reconcile.reconcile_due import (
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.records.record_files import records_version
+from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.reconcile.reconcile_due import (
     LONGEST,
     CheckDecision,
     ClusterFingerprint,
@@ -22,11 +26,7 @@ from acktrail.reconcile.reconcile_due import (
     cluster_fingerprint,
     decide,
     note_reconciled,
-    records_version,
 )
-from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_jobs.commands.pipeline_commands import reconcile
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)

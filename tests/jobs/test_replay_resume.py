@@ -16,10 +16,10 @@ from jobs.test_history import cut_off, lose, maintained, of_another_release, opt
 from jobs.world import World, Written, live
 
 from acktrail.config import TablesConfig
-from acktrail.reconcile.past.saved_states import REPLAY, read_saved
+from acktrail.history.saved_states import REPLAY, read_saved
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_jobs.pipeline.verify_tables import export_differences
+from acktrail_jobs.history.verify_tables import export_differences
 
 OBSERVATIONS = 3
 

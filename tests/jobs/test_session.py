@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 from drivers.own_process import finished
-from embedded.processes import eventually, lives
+from extras.embedded.processes import eventually, lives
 from jobs.world import twins
 from pyspark.sql import SparkSession
 

@@ -16,16 +16,16 @@ from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.errors import AcktrailError, UnknownName
 from acktrail.executors import InProcess
+from acktrail.history.observed_run import newest_run
 from acktrail.model.share_partition import SharePartition
-from acktrail.reconcile.findings import note_seen
-from acktrail.reconcile.observed_run import newest_run
 from acktrail.tables.commit_order import newest_rows
+from acktrail.tables.seen_losses import note_seen
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.view.cluster_health import cluster_health
 from acktrail.view.run_summary import shown_run
 from acktrail_expectations.known_runs import choose_run
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
-from acktrail_jobs.pipeline.status_run import write_statuses
+from acktrail_jobs.statuses.status_run import write_statuses
 
 TABLES = ("queue_statuses", "status_changes", "queue_trends", "run_totals")
 HEALTHY, RELEASING, STUCK, IDLE = (key_of(name) for name in ("healthy", "releasing", "stuck", "idle"))
@@ -170,7 +170,7 @@ def _fails_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         raise AcktrailError("no statuses")
 
     with monkeypatch.context() as patch:
-        patch.setattr("acktrail_jobs.pipeline.status_run.read_run_rows", fail)
+        patch.setattr("acktrail_jobs.statuses.status_run.read_run_rows", fail)
         with pytest.raises(AcktrailError, match="no statuses"):
             reconcile(clock.config, "r0", with_history=True)
     assert len(clock.rows("reconciliations", "r0")) == 4

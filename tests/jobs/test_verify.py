@@ -19,11 +19,11 @@ from jobs.world import BEGAN_AT, WRITTEN_MS, World, Written, batch, key_of, live
 from acktrail.config import TablesConfig
 from acktrail.format.columns.record_columns import replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.history.history_tables import HistoryTables
+from acktrail.history.replay_resume import states_of_topic, topic_at_time
+from acktrail.history.saved_states import HISTORY, REPLAY, read_saved
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.reconcile.past.history_tables import HistoryTables
-from acktrail.reconcile.past.saved_states import HISTORY, REPLAY, read_saved
-from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
 

@@ -23,12 +23,12 @@ from servers.workload import Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAllAnswered, RetryableError
-from acktrail.export.export_run import export, observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.coordinators import Coordinators
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, REQUEST_TIMED_OUT
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.export.export_run import export, observe
 from acktrail_embedded import DEFAULT_VERSION
 
 

@@ -34,9 +34,9 @@ from acktrail.kafka.descriptions import Batch, LogOffsets, LogStretch
 from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
 from acktrail.kafka.log_stretches import _Reading, hidden_offsets, log_batch
 from acktrail.kafka.state_lookup import PartitionReading, StateLookup, after_record
-from acktrail.kafka.state_source import Resumption, openings
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import topic_id_text
+from acktrail_connect.sources.state_source import Resumption, openings
 
 NAME: Final = "logs"
 ID: Final = UUID(int=0x1234_5678)

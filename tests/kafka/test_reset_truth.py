@@ -24,12 +24,12 @@ from acktrail.change.planning.change_plan import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import NotAuthorized, PlanStale
-from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.tables.delta.store import Tables
 from acktrail.view.change_text import plan_text
+from acktrail_connect.export.export_run import export
 from acktrail_embedded import DEFAULT_VERSION
 from acktrail_expectations.reset_gate import validate_plan
 

@@ -20,15 +20,15 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAuthorized
-from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import Outcome
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.kafka.source_connectors import granted
+from acktrail.kafka.granted_acls import granted
 from acktrail.model.acls import Acl, Purpose, needed
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.export.export_run import observe
 
 __all__ = ["doctor"]
 

@@ -19,9 +19,9 @@ from samples.coordinator_random_logs import coordinator_logs
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.history.history_tables import FULL_ROWS, OF_GROUPS, TRENDS, add_parts, first_rewritten
 from acktrail.model.records import StateRecord
 from acktrail.model.status_changes import Cause, OffsetStatusKind, StatusChange
-from acktrail.reconcile.past.history_tables import FULL_ROWS, OF_GROUPS, TRENDS, add_parts, first_rewritten
 from acktrail.replay.time_buckets import (
     COUNTS,
     DAY_MS,
@@ -211,7 +211,7 @@ def stored(tables: Tables) -> pa.Table:
 @pytest.mark.full
 def test_months_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By day, the table has what all parts of all runs add up to; old rows have long intervals, and files are few."""
-    monkeypatch.setattr("acktrail.reconcile.past.history_tables._WORTH_ROWS", 1)
+    monkeypatch.setattr("acktrail.history.history_tables._WORTH_ROWS", 1)
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     tables.begin()
     every = [parts_of(run, number) for number, run in enumerate(RUNS)]

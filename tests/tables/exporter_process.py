@@ -12,10 +12,10 @@ from pathlib import Path
 from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
-from acktrail.connect.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.errors import AcktrailError
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail_connect.sinks.delta_sink import DeltaSink
+from acktrail_connect.task_execution import FlushPolicy, Progress, TaskExecution
 
 
 def pairs() -> list[tuple[bytes | None, bytes | None]]:

@@ -17,7 +17,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.record_files import quarantined_records, record_at
+from acktrail.tables.records.record_files import quarantined_records, record_at
 from acktrail.tables.upkeep.file_rewrite import commit_rewrite, rewrite
 
 COMMITS = 6

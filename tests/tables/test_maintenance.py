@@ -27,19 +27,19 @@ from tables.exporter_process import pairs
 from tables.test_sink import NOON, ensure_accounted
 
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
+from acktrail.model.exported_logs import DROPPED_BY_RETENTION
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
-from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.records.continuity import ensure_whole
 from acktrail.tables.upkeep import file_rewrite
 from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, rewrite
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
 from acktrail.tables.upkeep.retention import merged_ranges
+from acktrail_connect.contract import SourceTaskContext
+from acktrail_connect.sinks.delta_sink import DeltaSink
 
 RECORDS = "state_records"
 RANGES = "export_ranges"

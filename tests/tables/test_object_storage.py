@@ -23,7 +23,6 @@ from servers.s3_server import REGION, S3
 from servers.workload import until
 
 from acktrail.config import TablesConfig
-from acktrail.connect.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import (
     AcktrailError,
     ConcurrentCommit,
@@ -34,10 +33,11 @@ from acktrail.errors import (
 )
 from acktrail.tables import bucket
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.damage_report import find_damage
-from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.exported.export_ranges import EMPTY_COMMIT
-from acktrail.tables.lease import WorkerLease
+from acktrail.tables.records.damage_report import find_damage
+from acktrail.tables.records.export_ranges import EMPTY_COMMIT
+from acktrail_connect.sinks.delta_sink import DeltaSink
+from acktrail_connect.sinks.writer_lease import WorkerLease
+from acktrail_connect.task_execution import FlushPolicy, TaskExecution
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 NOBODY = "http://127.0.0.1:9"
@@ -47,7 +47,7 @@ import json, os, sys
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.lease import WorkerLease
+from acktrail_connect.sinks.writer_lease import WorkerLease
 config = TablesConfig(uri=sys.argv[1], options=json.loads(sys.argv[2]))
 for given in sys.argv[3:]:
     os.environ.update(variables := json.loads(given))
@@ -94,7 +94,7 @@ def export(sink: DeltaSink, log: MemoryLog, *, flush_rows: int = 20) -> None:
     TaskExecution(MemoryTask([log], cluster_id="c", batch_rows=10), sink, policy=FlushPolicy(rows=flush_rows)).run()
 
 
-@pytest.mark.full  # tests/tables/test_repairs.py has it in a folder
+@pytest.mark.full  # tests/connect/test_repairs.py has it in a folder
 def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
     """As in a folder: the list of files is compared with the log, a commit or file that cannot be read is left out and
     kept beside the others, what is lost of the records is known, and a table can be thrown away."""

@@ -19,7 +19,7 @@ from acktrail.tables.delta import storage_errors
 from acktrail.tables.delta.storage_errors import NO_ANSWER, client_options, missing_credentials, storage_failure
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_root import table_root
-from acktrail.tables.lease import WorkerLease
+from acktrail_connect.sinks.writer_lease import WorkerLease
 
 NOBODY = "http://127.0.0.1:9"
 

@@ -23,8 +23,8 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
-from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.open_runs import audit_run_id, write_branch_findings
+from acktrail_connect.sinks.delta_sink import DeltaSink
 
 HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥 a\x85b\u2028c\u2029d\x1ce"
 """Also what text takes for the end of a line: the log of a commit quotes names in its statistics."""

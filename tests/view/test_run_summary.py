@@ -26,7 +26,7 @@ from acktrail.model.reconciliation import Verdict
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import Cause, RecordPosition
-from acktrail.plain_tables import KnownSum
+from acktrail.text_tables import KnownSum
 from acktrail.view.partition_rows import archived_rows, most_urgent
 from acktrail.view.run_summary import RunTables, chosen_run, rows_of_run, summarize, summary_json, trouble
 from acktrail.view.wording import VERDICT_MEANINGS, status_rank

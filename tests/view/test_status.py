@@ -30,8 +30,8 @@ from servers.web_server import web_server
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.plain_tables import printable, shortened
 from acktrail.tables.open_runs import newest_audits
+from acktrail.text_tables import printable, shortened
 from acktrail.view.cluster_health import ClusterHealth
 from acktrail.view.queue_rows import worst_first
 from acktrail.view.run_messages import changed

@@ -27,8 +27,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from acktrail.config import TablesConfig, dashboard_token
-from acktrail.connect.config_def import Password
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail.secrets import Password
 from acktrail.serving.http_server import Access, HttpServer, Message, is_loopback, is_same
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files

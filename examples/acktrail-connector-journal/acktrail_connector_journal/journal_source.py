@@ -11,10 +11,11 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
-from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, InputError
+from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail_connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
+from acktrail_connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
+from acktrail_connect.source_batches import SourceBatch
 
 LINES = 1_000
 """The most lines of one poll."""

@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from acktrail.connect.contract import SourceTaskContext
+from acktrail_connect.contract import SourceTaskContext
+from acktrail_connect.source_testing import SourceSuite
 from acktrail_connector_journal import journal_source
 from acktrail_connector_journal.journal_source import JournalSource, JournalTask
-from acktrail_plugins.source_testing import SourceSuite
 
 
 class TestJournalSource(SourceSuite):
-    """Everything that ``acktrail_plugins.source_testing`` asks of a source."""
+    """Everything that ``acktrail_connect.source_testing`` asks of a source."""
 
     connector_class = JournalSource
     poll_s = 0.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
-from acktrail.connect.contract import Transform
+from acktrail_connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
+from acktrail_connect.contract import Transform
 
 
 class KeepColumns(Transform):

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
-from acktrail.connect.contract import SinkConnector, SinkTask, SinkTaskContext
-from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RetryableError, RowsRefused
+from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail_connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
+from acktrail_connect.contract import SinkConnector, SinkTask, SinkTaskContext
+from acktrail_connect.source_batches import Commit, SourceBatch
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS acktrail_rows (tbl TEXT NOT NULL, source_partition TEXT NOT NULL, content TEXT NOT NULL);

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from acktrail_connect.testing import TransformSuite
 from acktrail_connector_sqlite.keep_columns import KeepColumns
-from acktrail_plugins.testing import TransformSuite
 
 
 class TestKeepColumns(TransformSuite):
-    """Everything that ``acktrail_plugins.testing`` asks of a transform."""
+    """Everything that ``acktrail_connect.testing`` asks of a transform."""
 
     connector_class = KeepColumns
 

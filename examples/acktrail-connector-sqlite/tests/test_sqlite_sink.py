@@ -11,15 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, RetryableError, RowsRefused
+from acktrail.model.exported_logs import SourcePartition
+from acktrail_connect.source_batches import SourceBatch
+from acktrail_connect.testing import SinkSuite
 from acktrail_connector_sqlite import sqlite_sink
 from acktrail_connector_sqlite.sqlite_sink import SqliteSink, SqliteTask
-from acktrail_plugins.testing import SinkSuite
 
 
 class TestSqliteSink(SinkSuite):
-    """Everything that ``acktrail_plugins.testing`` asks of a sink."""
+    """Everything that ``acktrail_connect.testing`` asks of a sink."""
 
     connector_class = SqliteSink
     examples = 3

@@ -20,7 +20,7 @@ from acktrail.format.columns.share_partition_keys import first_matches, key_code
 from acktrail.model.batches import DURABLE_STATES, TERMINAL_STATES, DeliveryState
 from acktrail.model.records import LEAST_VALUES
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
-from acktrail.reconcile.derived_columns import StateBatches, batch_laws
+from acktrail.replay.derived_columns import StateBatches, batch_laws
 
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray
-from acktrail.tables.exported.damage_report import COMPARED_COLUMNS, differing_columns
-from acktrail.tables.exported.record_files import bounds_of
+from acktrail.tables.records.damage_report import COMPARED_COLUMNS, differing_columns
+from acktrail.tables.records.record_files import bounds_of
 from acktrail_expectations.frames.frame_columns import (
     Codes,
     ObservedCluster,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from acktrail_expansion.law.order import KeyMapping
+from acktrail_expansion.ordering.order import KeyMapping
 from acktrail_simulation.expansion.epoch_log import EpochLog
 from acktrail_simulation.expansion.expansion_broker import ExpansionBroker
 from acktrail_simulation.expansion.expansion_controller import ExpansionController

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from acktrail_expansion.law.order import KeyMapping
+from acktrail_expansion.ordering.order import KeyMapping
 from acktrail_simulation.expansion.expansion_controller import ExpansionController
 from acktrail_simulation.expansion.expansion_messages import EpochsTopic, LeaderEpochsForPartitionsRequest
 from acktrail_simulation.expansion.key_partitions import sources_across

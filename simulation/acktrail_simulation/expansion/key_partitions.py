@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Final
 
-from acktrail_expansion.law.order import KeyMapping
+from acktrail_expansion.ordering.order import KeyMapping
 
 _M: Final = 0x5BD1E995
 _R: Final = 24

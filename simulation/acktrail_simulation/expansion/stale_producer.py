@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from acktrail_expansion.law.order import KeyMapping
+from acktrail_expansion.ordering.order import KeyMapping
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.expansion.expansion_broker import ExpansionBroker
 from acktrail_simulation.expansion.expansion_messages import (

@@ -156,7 +156,7 @@ def _check(
 
     Example: acktrail run spark check sc://localhost:15002
     """
-    from acktrail.plain_tables import table
+    from acktrail.text_tables import table
     from acktrail_jobs.session import SparkPlace, spark_session
 
     with translated(), spark_session(master) as session:

@@ -19,11 +19,11 @@ from acktrail_jobs.commands.engine import Master, executors_on, translated
 
 if TYPE_CHECKING:
     from acktrail.executors import Executors
-    from acktrail.reconcile.replay_resume import TopicAtTime
+    from acktrail.history.replay_resume import TopicAtTime
     from acktrail.tables.delta.store import Tables
-    from acktrail_jobs.pipeline.history_run import HistorySummary
-    from acktrail_jobs.pipeline.reconcile_run import ReconcileSummary
-    from acktrail_jobs.pipeline.verify_tables import VerifySummary
+    from acktrail_jobs.history.history_run import HistorySummary
+    from acktrail_jobs.history.verify_tables import VerifySummary
+    from acktrail_jobs.reconcile.reconcile_run import ReconcileSummary
 
 
 reconcile_app, history_app, verify_app, state_app = (
@@ -68,11 +68,11 @@ def reconcile(
     """See ``reconcile_run.reconcile`` and ``executors_on``. `run_id` None: the newest complete observation.
     `with_history`: bring ``delivery_history`` up to date and write the statuses of queues with the same executors,
     which `then` gets too."""
-    from acktrail.reconcile.observed_run import newest_run
+    from acktrail.history.observed_run import newest_run
     from acktrail.tables.delta.store import Tables
-    from acktrail_jobs.pipeline.history_run import build_history
-    from acktrail_jobs.pipeline.reconcile_run import reconcile as run
-    from acktrail_jobs.pipeline.status_run import write_statuses
+    from acktrail_jobs.history.history_run import build_history
+    from acktrail_jobs.reconcile.reconcile_run import reconcile as run
+    from acktrail_jobs.statuses.status_run import write_statuses
 
     with translated():
         chosen = run_id or newest_run(Tables(tables))
@@ -89,8 +89,8 @@ def reconcile(
 
 
 def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:
-    from acktrail.plain_tables import printable, table
     from acktrail.tables.delta.store import Tables
+    from acktrail.text_tables import printable, table
     from acktrail.view.cluster_health import no_share_group
 
     nothing = None if summary.share_partitions else no_share_group(Tables(tables), summary.run_id)
@@ -128,8 +128,8 @@ def _history_command(
 
 
 def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
-    """See ``acktrail_jobs.pipeline.history_run.build_history`` and ``executors_on``."""
-    from acktrail_jobs.pipeline.history_run import build_history as run
+    """See ``acktrail_jobs.history.history_run.build_history`` and ``executors_on``."""
+    from acktrail_jobs.history.history_run import build_history as run
 
     with executors_on(master) as executors:
         return run(tables, executors)
@@ -169,15 +169,15 @@ def _verify_command(
 
 
 def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
-    """See ``acktrail_jobs.pipeline.verify_tables.verify`` and ``executors_on``."""
-    from acktrail_jobs.pipeline.verify_tables import verify as run
+    """See ``acktrail_jobs.history.verify_tables.verify`` and ``executors_on``."""
+    from acktrail_jobs.history.verify_tables import verify as run
 
     with executors_on(master) as executors:
         return run(tables, executors)
 
 
 def _verify_text(summary: VerifySummary) -> str:
-    from acktrail.plain_tables import table
+    from acktrail.text_tables import table
 
     changes = f"{summary.changes:,} changes made by {summary.records:,} records"
     compared = f"{summary.share_partitions:,} share partitions, {changes}"
@@ -231,7 +231,7 @@ def _state_command(
 
     at_ms = None if at is None else time_ms("--at", at)
     forgo_pandas()
-    from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
+    from acktrail.history.replay_resume import states_of_topic, topic_at_time
     from acktrail.tables.delta.store import Tables
 
     stored = Tables(TablesConfig.from_environment(tables, tables_options))
@@ -295,7 +295,7 @@ def _state_json(row: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _state_text(rows: list[dict[str, Any]]) -> str:
-    from acktrail.plain_tables import table
+    from acktrail.text_tables import table
 
     cells = []
     for row in rows:

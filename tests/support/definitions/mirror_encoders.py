@@ -1,11 +1,11 @@
-"""Records of MirrorMaker 2's internal topics as MirrorMaker writes them (``acktrail_plugins.migration``)."""
+"""Records of MirrorMaker 2's internal topics as MirrorMaker writes them (``acktrail_migration``)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from acktrail.format.wire.primitives import INT16, INT32, INT64
-from acktrail_plugins.migration.mirror_evidence import MirrorPair
+from acktrail_migration.mirror_evidence import MirrorPair
 
 _LONGEST: Final = (1 << 15) - 1
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from servers.workload import until
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceConnector, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail_connect.contract import SourceConnector, SourceTask, SourceTaskContext
+from acktrail_connect.source_batches import SourceBatch
 
 __all__ = ["drain", "everything", "keys"]
 

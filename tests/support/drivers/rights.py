@@ -20,7 +20,7 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.source_connectors import granted
+from acktrail.kafka.granted_acls import granted
 from acktrail.model.acls import ALL, Acl
 
 GROUP: Final = "with-the-fewest-acls"

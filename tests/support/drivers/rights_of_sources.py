@@ -11,9 +11,9 @@ from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.model.acls import Acl
-from acktrail_worker.connector_run import ConfigStore
-from acktrail_worker.task_thread import RunState
-from acktrail_worker.worker import Worker
+from acktrail_connect.worker.connector_run import ConfigStore
+from acktrail_connect.worker.task_thread import RunState
+from acktrail_connect.worker.worker import Worker
 
 _USER: Final = "unwelcome"
 _LOGS: Final = tuple(Acl("READ", "topic", topic) for topic in ("__share_group_state", "__consumer_offsets"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acktrail.executors import InProcess
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.pipeline.history_run import build_history
+from acktrail_jobs.history.history_run import build_history
 
 __all__ = ["build"]
 

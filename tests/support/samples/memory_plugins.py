@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import pytest
 from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
-from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext, SourceConnector, SourceTaskContext
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import InputError
-from acktrail_worker import plugins
-from acktrail_worker.plugins import PluginKind
+from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail_connect.config_def import ConfigDef, ConfigKey, ConfigType
+from acktrail_connect.contract import Config, SinkConnector, SinkTaskContext, SourceConnector, SourceTaskContext
+from acktrail_connect.source_batches import SourceBatch
+from acktrail_connect.worker import plugins
+from acktrail_connect.worker.plugins import PluginKind
 
 __all__ = ["WORLD", "MemorySinkConnector", "MemorySource", "MemoryWorld", "memory_plugins"]
 

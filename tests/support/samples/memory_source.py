@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.contract import SinkTask, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.model.exported_logs import LogSpan, Position, SourcePartition
+from acktrail_connect.contract import SinkTask, SourceTask, SourceTaskContext
+from acktrail_connect.source_batches import Commit, SourceBatch
 
 __all__ = ["PAIRS", "FakeClock", "MemoryLog", "MemorySink", "MemoryTables", "MemoryTask"]
 

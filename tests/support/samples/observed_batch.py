@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.format.columns.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
+from acktrail.model.exported_logs import SourcePartition
+from acktrail_connect.source_batches import SourceBatch
 
 __all__ = ["observed"]
 

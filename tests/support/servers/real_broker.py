@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from embedded.processes import eventually
+from extras.embedded.processes import eventually
 
 from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail_embedded.kafka.installation import TOOLS, install

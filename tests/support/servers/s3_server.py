@@ -27,7 +27,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from drivers.own_process import printed
-from embedded.processes import eventually
+from extras.embedded.processes import eventually
 from servers.certificates import Authority
 
 from acktrail.config import TablesConfig, cache_folder

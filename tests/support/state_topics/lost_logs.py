@@ -11,9 +11,9 @@ from servers.workload import Workload, until
 from state_topics.filled_topic import fill, read_all
 
 from acktrail.config import TablesConfig
-from acktrail.export.export_run import ExportSummary, export
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.export.export_run import ExportSummary, export
 from acktrail_embedded import EmbeddedBroker
 
 PARTITIONS: Final = 3

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.contract import LeaseTerms
-from acktrail.export.export_run import ExportRun, ExportSummary, Written
-from acktrail.tables.lease import sink_lease
 from acktrail.times import new_run_id
-from acktrail_plugins.stream.state_stream import (
+from acktrail_connect.contract import LeaseTerms
+from acktrail_connect.export.export_run import ExportRun, ExportSummary, Written
+from acktrail_connect.sinks.writer_lease import sink_lease
+from acktrail_connect.stream.state_stream import (
     WRITTEN,
     StateStreamReader,
     StreamPlan,

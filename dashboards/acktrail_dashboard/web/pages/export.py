@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from acktrail.plain_tables import KnownSum
-from acktrail.tables.exported.record_files import RECORDS, quarantined_records
+from acktrail.tables.records.record_files import RECORDS, quarantined_records
+from acktrail.text_tables import KnownSum
 from acktrail.view import export_rows
 from acktrail_dashboard.web.web_page import Visit, WebPage
 

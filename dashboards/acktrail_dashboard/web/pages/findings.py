@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
-from acktrail.tables.exported.record_files import RECORDS, record_at
+from acktrail.tables.records.record_files import RECORDS, record_at
 from acktrail.times import ago_ms, time_ms
 from acktrail.view import finding_rows, record_evidence
 from acktrail.view.wording import SEVERITIES

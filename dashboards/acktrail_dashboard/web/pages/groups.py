@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
-from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
-from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
+from acktrail.history.dead_letter_reader import DeadLetterReader
+from acktrail.history.history_reader import HistoryReader, RecordInstance
 from acktrail.tables.commit_order import in_order
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import history_text, queue_rows

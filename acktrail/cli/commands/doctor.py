@@ -1,0 +1,99 @@
+"""``acktrail doctor``: what is missing before acktrail can work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from acktrail.cli.common_options import OfBoth, echo_rows
+from acktrail.config import KafkaConfig
+from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.model.acls import Purpose, purposes
+from acktrail.text_tables import table
+
+_RIGHTS: Final = ("DESCRIBE", "READ")
+_IN_COMMENT: Final = {"ok": "is there", "missing": "MISSING", "note": "not known whether it is there"}
+
+if TYPE_CHECKING:
+    from acktrail.cli.doctor_checks import DoctorCheck
+
+
+def _known(named: list[str] | None) -> list[str] | None:
+    for purpose in named or ():
+        if purpose not in purposes():
+            raise typer.BadParameter(f"{purpose!r} is none of {', '.join(purposes())}")
+    return named
+
+
+def doctor(
+    *,
+    at: OfBoth,
+    acls: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--acls",
+            callback=_known,
+            help=f"Show the ACLs for this, and which are missing; may be repeated: {', '.join(purposes())}.",
+        ),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="With --acls: for this group alone; may be repeated.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="With --acls: for this topic alone; may be repeated.")
+    ] = None,
+) -> None:
+    """Look at Java, the cluster, its ACLs and the tables. It changes nothing.
+
+    Exit code 3 when something is missing. ACLs are tried, not read: READ on the state topic by reading one record,
+    DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
+    written is tried with an empty file, which is removed again.
+
+    With --acls the fewest ACLs for an export, another connector or a change (on the cluster that it changes) are shown
+    as commands of kafka-acls.sh; so are those for an export when a right is missing.
+    """
+    checks = list(_checks(at.kafka, at, acls or [], (group or [], topic or [])))
+    if at.as_json:
+        echo_rows(map(asdict, checks))
+    else:
+        typer.echo(table(("CHECK", "STATUS", "DETAIL"), [(c.what, c.status, c.detail) for c in checks]))
+        for check in checks:
+            if check.hint:
+                typer.echo(f"{check.what}: {check.hint}", err=True)
+            if check.command:
+                typer.echo(f"{check.command}  # {_IN_COMMENT[check.status]}")
+    if any(check.status == "missing" for check in checks):
+        raise typer.Exit(ConfigurationError.exit_code)
+
+
+def _checks(
+    kafka: KafkaConfig, at: OfBoth, acls: list[str], named: tuple[list[str], list[str]]
+) -> Iterator[DoctorCheck]:
+    """`named`: groups and topics that ACLs are asked for."""
+    from acktrail.cli import doctor_checks
+    from acktrail.kafka.admin import ShareGroupAdmin
+
+    yield doctor_checks.java_check()
+    try:
+        target = at.needed
+    except AcktrailError as error:
+        target, failure = None, doctor_checks.missing("tables", error)
+    cluster_id = None
+    try:
+        admin = ShareGroupAdmin(kafka)
+    except AcktrailError as error:
+        yield doctor_checks.missing("cluster", error)
+    else:
+        with admin:
+            cluster_id = admin.cluster_id
+            found = list(doctor_checks.cluster_checks(admin, target))
+            yield from found
+            is_short = any(check.status == "missing" and check.what.startswith(_RIGHTS) for check in found)
+            yield from doctor_checks.acl_checks(admin, kafka, acls or [Purpose.EXPORT] * is_short, *named)
+    if target is None:
+        yield failure
+    else:
+        yield from doctor_checks.table_checks(target, cluster_id)

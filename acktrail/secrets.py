@@ -1,0 +1,224 @@
+"""Secrets by reference, written as for Kafka's configuration providers (KIP-297, KIP-421, KIP-887).
+
+==================== ==============================================================================
+``${env:NAME}``      the environment variable NAME
+``${file:PATH}``     the text of a file, without the line break at its end
+``${file:PATH:KEY}`` the value of KEY in a file of ``key=value`` lines
+==================== ==============================================================================
+
+A text may have several references, and other text between them. What a reference leads to is not searched for further
+references. PATH and KEY have no ``:`` and no ``}``. A provider that is not known is refused, unlike in Kafka, which
+passes the text on: a misspelt reference must not become a password.
+
+No error shows a value, nor the text around a reference: both may be secret. Files of ``key=value`` lines are those that
+Kafka's tools take with ``--command-config``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from acktrail.errors import ConfigurationError, near_names
+
+_REFERENCE: Final = re.compile(r"\$\{([^{}:]*):([^{}]*)\}")
+_ENV: Final = "env"
+_FILE: Final = "file"
+_PROVIDERS: Final = (_ENV, _FILE)
+_SYNTAX: Final = "write ${env:NAME}, ${file:PATH} or ${file:PATH:KEY}"
+_LARGEST_FILE: Final = 1 << 20
+_SECRET_WORDS: Final = (
+    *("password", "passwd", "secret", "token", "jaas", "credential", "access_key", "account_key", "sas_key"),
+    *("key.pem", "keystore.key", "oauthbearer.config", "authorization"),
+)
+_SAYS_WHERE: Final = (".url", ".uri", ".id", ".location", ".file", ".path", ".ms", ".seconds")
+"""Ends of names that hold no secret although a word in them sounds so: ``sasl.oauthbearer.token.endpoint.url``."""
+
+
+def has_reference(text: str) -> bool:
+    """Whether `text` has a reference, understood or not.
+
+    >>> has_reference("${env:USER}:${file:/run/login:password}"), has_reference("$HOME")
+    (True, False)
+    """
+    return _REFERENCE.search(text) is not None
+
+
+class _Reference(NamedTuple):
+    """A reference as it is `shown`; `key` is empty where the whole file or a variable is meant."""
+
+    shown: str
+    provider: str
+    place: str
+    key: str
+
+    @classmethod
+    def of(cls, match: re.Match[str]) -> _Reference:
+        """Raises ConfigurationError: it is not understood."""
+        provider, place = match[1], match[2]
+        if provider not in _PROVIDERS:
+            near = near_names(provider.lower(), _PROVIDERS, most=1)
+            hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
+            raise ConfigurationError("a reference has an unknown provider", hint=hint)
+        place, is_keyed, key = place.rpartition(":") if provider == _FILE and ":" in place else (place, "", "")
+        if not place or (is_keyed and not key) or ":" in place or "\0" in place:
+            raise ConfigurationError(f"a reference to {provider} is not complete", hint=_SYNTAX)
+        return cls(match[0], provider, place, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """Where references may lead. `base`: where relative paths begin (None: the working folder). `folders`: where files
+    must lie, links followed (None: anywhere), as Kafka's ``allowed.paths``. `variables`: names that variables of the
+    environment must have, ``*`` for any part (None: any), as Kafka's ``allowlist.pattern``. `withheld`: texts whose own
+    references lead to what no other may read; a folder among them stands for all that is in it. What was found is added
+    to `seen`, so that it can be hidden."""
+
+    base: Path | None = None
+    folders: Sequence[Path] | None = None
+    variables: Sequence[str] | None = None
+    withheld: Sequence[str] = ()
+    seen: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def resolve(self, text: str) -> str:
+        """`text` with what its references lead to in their place. Raises ConfigurationError: a reference is not
+        understood; there is no such variable, file or key; it leads to something other than a file, or elsewhere than
+        allowed."""
+
+        def found(match: re.Match[str]) -> str:
+            value = self._value(match)
+            self.seen.add(value)
+            return value
+
+        return _REFERENCE.sub(found, text)
+
+    def _value(self, match: re.Match[str]) -> str:
+        wanted = _Reference.of(match)
+        owners = (_Reference.of(own) for text in self.withheld for own in _REFERENCE.finditer(text))
+        if any(self._reaches(wanted, own) for own in owners):
+            hint = "refer to a secret of its own"
+            raise ConfigurationError(f"{wanted.shown}: it leads to what is the worker's own", hint=hint)
+        if wanted.provider == _ENV:
+            return self._of_environment(wanted.shown, wanted.place)
+        return self._of_file(wanted.shown, wanted.place, wanted.key)
+
+    def _reaches(self, wanted: _Reference, own: _Reference) -> bool:
+        """Whether `wanted` gives all or a part of what `own` gives."""
+        if wanted.provider != own.provider or (wanted.key and own.key and wanted.key != own.key):
+            return False
+        if own.provider == _ENV:
+            return wanted.place == own.place
+        file, other = self._path(wanted.place), self._path(own.place)
+        is_same = file.exists() and other.exists() and file.samefile(other)  # by another name, too
+        return is_same or file.resolve().is_relative_to(other.resolve())
+
+    def _path(self, place: str) -> Path:
+        return home_path(place) if self.base is None else self.base / home_path(place)
+
+    def _of_environment(self, shown: str, name: str) -> str:
+        if self.variables is not None and not any(fnmatchcase(name, each) for each in self.variables):
+            allowed = ", ".join(self.variables)
+            raise ConfigurationError(f"{shown}: the variable is not one of those allowed", hint=f"allowed: {allowed}")
+        value = os.environ.get(name)
+        if value is None:
+            raise ConfigurationError(f"{shown}: the variable is not set", hint=f"set {name}")
+        return value
+
+    def _of_file(self, shown: str, place: str, key: str) -> str:
+        path = self._path(place)
+        try:
+            self._check_file(shown, path)
+            if not key:
+                return path.read_text(encoding="utf-8-sig").removesuffix("\n")
+            properties = read_properties(path)
+        except OSError as error:
+            raise ConfigurationError(f"{shown}: cannot read {path}: {error.strerror}", hint="check the path") from None
+        except UnicodeDecodeError:
+            raise ConfigurationError(
+                f"{shown}: {path} is no UTF-8 text", hint="name the file with the secret"
+            ) from None
+        if key not in properties:
+            raise ConfigurationError(f"{shown}: {path} has no such key", hint="one key=value a line")
+        return properties[key]
+
+    def _check_file(self, shown: str, path: Path) -> None:
+        folders = self.folders
+        if folders is not None and not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
+            allowed = ", ".join(map(str, folders)) or "no folder"
+            raise ConfigurationError(f"{shown}: the file lies elsewhere than allowed", hint=f"allowed: {allowed}")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe or a device would be waited for
+            raise ConfigurationError(f"{shown}: {path} is no file", hint="a reference leads to a regular file")
+        if found.st_size > _LARGEST_FILE:
+            raise ConfigurationError(f"{shown}: {path} is larger than 1 MiB", hint="name the file with the secret")
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """``key=value`` lines; blank lines and lines that start with ``#`` are skipped. Raises ConfigurationError when the
+    file cannot be read or a line has no ``=``. The line's text is not shown."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {file}: {type(error).__name__}", hint="check the path") from error
+    pairs: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigurationError(f"{file}, line {number}: not key=value", hint="one key=value a line")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def home_path(text: str) -> Path:
+    """A path as people write it: ``~/`` is the user's home."""
+    return Path.home() / text[2:] if text.startswith("~/") else Path(text)
+
+
+def resolve_all(properties: Mapping[str, str], subject: str, *, base: Path | None = None) -> dict[str, str]:
+    """`properties` with every value resolved; errors begin with `subject` and the property's name."""
+    resolved = {}
+    for name, text in properties.items():
+        try:
+            resolved[name] = Providers(base=base).resolve(text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{subject}, {name}: {error.message}", hint=error.hint) from None
+    return resolved
+
+
+def resolved_properties(file: Path) -> dict[str, str]:
+    """``key=value`` lines with every reference resolved; relative ones begin at the file's folder. Raises
+    ConfigurationError."""
+    return resolve_all(read_properties(file), str(file), base=file.absolute().parent)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a property of this name holds a secret, by the words in it.
+
+    >>> is_secret_name("sasl.password"), is_secret_name("sasl.oauthbearer.token.endpoint.url")
+    (True, False)
+    """
+    lower = name.lower()
+    return any(word in lower for word in _SECRET_WORDS) and not lower.endswith(_SAYS_WHERE)
+
+
+HIDDEN: Final = "[hidden]"
+"""What is shown of a password, as by Kafka."""
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A secret: only `value` shows it."""
+
+    value: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return HIDDEN

@@ -1,0 +1,169 @@
+"""What plans of changes and their results say, decided once: sums, share partitions, a cost in a few words, for every
+form that shows them; and all of it in plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from acktrail.change.change_kind import kind_of
+from acktrail.change.lifecycle.plan_life import Status
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
+from acktrail.change.planning.impact import CountUnit
+from acktrail.change.planning.notices import Notice, Severity, by_rule
+from acktrail.text_tables import few, printable, table
+from acktrail.times import instant_text
+from acktrail.view.wording import number
+
+_AGAIN, _SKIPPED = "delivered again though done with", "skipped for good"
+_FORGOTTEN, _REVIVED = "acknowledgements forgotten", "archived records given new life"
+COSTS: Final = {_SKIPPED: "loses", _AGAIN: "repeats", _REVIVED: "revives"}
+"""The sums that are in the cost, in its words."""
+_BESIDE: Final = re.compile(r" \(|, ")
+_ROWS_SHOWN: Final = 60
+
+
+class ShownPartition(NamedTuple):
+    """A share partition of a plan for people, by column; None: a number that is not known."""
+
+    group: str
+    topic: str
+    partition: int
+    start: int | None
+    new_offset: int | str
+    to_deliver: int | None
+    again: int | None
+    skipped: int | None
+    archived: int | str | None
+
+
+def by_effect(plan: ChangePlan, most: int) -> Sequence[PartitionPlan]:
+    """The share partitions of a plan in its own order; those of more than `most` by what happens to them: without a new
+    start offset, then by what is skipped, then by what is delivered again. Not known stands before any number."""
+    return plan.partitions if len(plan.partitions) <= most else sorted(plan.partitions, key=_effect)
+
+
+def _effect(row: PartitionPlan) -> tuple[bool, bool, int, bool, int]:
+    skipped, again = (None, None) if row.impact is None else (row.impact.skipped, row.impact.delivered_again)
+    return row.target_offset is not None, skipped is not None, -(skipped or 0), again is not None, -(again or 0)
+
+
+def shown_partitions(plan: ChangePlan, most: int) -> list[ShownPartition]:
+    """The first `most` of a plan `by_effect`."""
+    return [_shown(plan, row) for row in by_effect(plan, most)[:most]]
+
+
+def _shown(plan: ChangePlan, row: PartitionPlan) -> ShownPartition:
+    impact, new_offset = row.impact, new_start_offset(plan, row.target_offset)
+    place = (row.group_id, row.topic, row.partition, row.start_offset, new_offset)
+    if impact is None:
+        return ShownPartition(*place, None, None, None, None)
+    least = f">={impact.archived_known}" if impact.archived_known else None
+    archived = least if impact.archived_forgotten is None else impact.archived_forgotten
+    return ShownPartition(*place, impact.to_deliver, impact.delivered_again, impact.skipped, archived)
+
+
+def new_start_offset(plan: ChangePlan, target_offset: int | None) -> int | str:
+    """Where a share partition is to start; in a word where the plan gives it no offset."""
+    word = "unknown" if kind_of(plan).is_deletion else "refused"
+    return word if target_offset is None else target_offset
+
+
+def scope(plan: ChangePlan) -> str:
+    """How many groups and share partitions a plan is about."""
+    totals = plan.totals
+    refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
+    return f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
+
+
+def sums(plan: ChangePlan) -> dict[str, str]:
+    """Numbers of records by what becomes of them; none where every share partition is refused."""
+    totals = plan.totals
+    if totals.to_deliver is None:
+        return {}
+    return {
+        "records from the new start offsets on": _records(plan, totals.to_deliver),
+        _AGAIN: _records(plan, totals.delivered_again),
+        _FORGOTTEN: _at_least(plan, totals.acknowledgements_forgotten, totals.acknowledgements_known),
+        _REVIVED: _at_least(plan, totals.archived_forgotten, totals.archived_known),
+        _SKIPPED: number(totals.skipped),
+        "in flight, delivery counts dropped": number(totals.in_flight_discarded),
+    }
+
+
+def cost(plan: ChangePlan) -> str:
+    """What a plan does to records, in a few words."""
+    said = sums(plan)
+    costs = (f"{verb} {_BESIDE.split(said.get(name, 'unknown'))[0]}" for name, verb in COSTS.items())
+    return ", ".join(costs) + " poison"
+
+
+def _at_least(plan: ChangePlan, exact: int | None, least: int | None) -> str:
+    if exact is not None or not least:
+        return number(exact)
+    known = [row.impact.known_since_ms for row in plan.partitions if row.impact and row.impact.known_since_ms]
+    return f"at least {number(least)}" + (f", known from {instant_text(min(known))} on" if known else "")
+
+
+def _records(plan: ChangePlan, count: int | None) -> str:
+    offsets = " offsets (control records and removed ones count, but are not delivered)"
+    return number(count) + (offsets if count and plan.totals.unit is CountUnit.OFFSETS else "")
+
+
+def plan_text(plan: ChangePlan, paint: Callable[[Severity, str], str] = lambda _, text: text) -> str:
+    """A plan in plain text: tables, sums, notices, which `paint` may colour by severity."""
+    numbers, notices = [_numbers(plan), _totals(plan)] if plan.partitions else [], _notices(plan.notices, paint)
+    return "\n\n".join(filter(None, (_head(plan), kind_of(plan).text(plan), *numbers, "\n".join(notices))))
+
+
+def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What became of share partitions (`Verified` as plain data), those that failed first."""
+    ordered = sorted(rows, key=lambda row: (Status(row["status"]).is_ok, row["group_id"], row["topic"]))
+    headers = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "STATUS", "STATE-EPOCH", "SNAPSHOT-EPOCH", "NOTE")
+    shown = [
+        (
+            *(row[name] for name in ("group_id", "topic", "partition", "target_offset", "status")),
+            _step(row["state_epoch_before"], row["state_epoch_after"]),
+            _step(row["snapshot_epoch_before"], row["snapshot_epoch_after"]),
+            "; ".join(part for part in (row["error"], row["advice"]) if part),
+        )
+        for row in ordered[:_ROWS_SHOWN]
+    ]
+    return _cut_table(headers, shown, len(ordered))
+
+
+def _head(plan: ChangePlan) -> str:
+    groups = f"group(s) {few(plan.group_ids)}; " if plan.groups else ""
+    taken_back = f", takes back {printable(plan.undoes)}" if plan.undoes else ""
+    first = f"plan {plan.plan_id}{taken_back}: {printable(plan.strategy)}"
+    reason = f"\nreason: {printable(plan.reason)}" if plan.reason else ""
+    return f"{first}\n{groups}cluster {plan.cluster_id}, Kafka {plan.release}{reason}"
+
+
+def _numbers(plan: ChangePlan) -> str:
+    headers = [name.replace("_", "-").upper() for name in ShownPartition._fields]
+    return _cut_table(headers, shown_partitions(plan, _ROWS_SHOWN), len(plan.partitions))
+
+
+def _totals(plan: ChangePlan) -> str:
+    parts = dict.fromkeys((_FORGOTTEN, _REVIVED), "  ")  # of what is delivered again
+    lines = (f"{parts.get(name, '') + name + ':':<38} {text}" for name, text in sums(plan).items())
+    return "\n".join([scope(plan), *lines])
+
+
+def _notices(notices: Sequence[Notice], paint: Callable[[Severity, str], str]) -> Iterator[str]:
+    """The worst first, one line for what one sentence is about."""
+    for alike in by_rule(notices):
+        about = f"{alike.about}: " if alike.subjects else ""
+        yield paint(alike.severity, f"{alike.severity.value:<8} {about}{printable(alike.text)} [{alike.rule}]")
+
+
+def _step(before: object, after: object) -> str | None:
+    return None if before is None and after is None else f"{'-' if before is None else before} -> {after}"
+
+
+def _cut_table(headers: Sequence[str], rows: Sequence[Sequence[object]], count: int) -> str:
+    """A table of the first rows of `count`."""
+    more = [f"... {count - len(rows)} more share partition(s); every one is in --json"] if count > len(rows) else []
+    return "\n".join([table(headers, rows), *more])

@@ -1,1 +1,0 @@
-"""From exported records to states, verdicts, findings, statuses and the history of every record."""

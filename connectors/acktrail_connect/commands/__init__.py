@@ -1,0 +1,1 @@
+"""Commands of the export, named after what a user types."""

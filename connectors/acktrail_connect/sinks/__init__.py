@@ -1,0 +1,1 @@
+"""Sink connectors and their tasks: Delta tables, and Kafka topics in transactions (KIP-618)."""

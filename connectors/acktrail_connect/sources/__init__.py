@@ -1,0 +1,1 @@
+"""Source connectors and their tasks: the state topic, answers of brokers, other topics, tables."""

@@ -1,0 +1,56 @@
+"""``acktrail connect``: the worker that runs connectors, and what can be configured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acktrail.cli import arrow_without_pandas
+from acktrail.cli.common_options import AsJson, command_group, echo_rows
+
+app = command_group("Run connectors, as a Kafka Connect worker does.")
+
+
+@app.command()
+def standalone(
+    worker: Annotated[Path, typer.Argument(help="The worker's configuration: a TOML file.")],
+    connectors: Annotated[list[Path] | None, typer.Argument(help="Connectors: a JSON file each.")] = None,
+) -> None:
+    """Run connectors until Ctrl-C or SIGTERM, or until their end. Bounded ones have an end.
+
+    A broker or storage that goes away is waited for. The REST interface has Kafka Connect's paths. A connector of a
+    file takes the place of a stored one of its name.
+
+    Example: acktrail connect standalone worker.toml state.json offsets.json
+    """
+    arrow_without_pandas.forgo_pandas()
+    from acktrail_connect.worker.standalone import run_standalone
+
+    raise typer.Exit(run_standalone(worker, connectors or []))
+
+
+@app.command()
+def plugins(*, as_json: AsJson = False) -> None:
+    """List the sources, sinks and transforms that are installed."""
+    from acktrail_connect.worker.plugins import installed
+
+    found = installed()
+    if as_json:
+        echo_rows({"class": each.name, "type": each.kind.value, "version": each.version} for each in found)
+        return
+    for each in found:
+        typer.echo(f"{each.kind.value:15} {each.name:28} {each.version}")
+
+
+@app.command()
+def reference(
+    plugin: Annotated[str | None, typer.Argument(help="A source, sink or transform. Default: the common keys.")] = None,
+) -> None:
+    """Print the configuration keys of a plug-in as Markdown. Each has name, type, default, valid values and meaning."""
+    from acktrail_connect import config_def
+    from acktrail_connect.worker.connector_config import COMMON
+    from acktrail_connect.worker.plugins import definition_of
+
+    typer.echo(config_def.reference(COMMON if plugin is None else definition_of(plugin)))

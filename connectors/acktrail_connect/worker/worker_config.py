@@ -1,0 +1,122 @@
+"""What a worker is given in files: its own configuration, and connectors to start."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from acktrail.errors import AcktrailError, ConfigurationError, InvalidConfiguration
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.secrets import Providers, resolve_all
+from acktrail_connect.address_keys import KAFKA_KEYS, kafka_config
+from acktrail_connect.config_def import ConfigType, Texts, keys_in, text_of, under
+
+_CONNECTOR: Final = "connector."
+_BOOTSTRAP_S: Final = 2.0
+WORKER: Final = keys_in(__package__, "worker_keys.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """The parsed values of ``WORKER``, by key; `defaults` are those of ``[connector]``. `private`: texts with
+    references to what only the worker may read."""
+
+    values: Mapping[str, Any] = field(repr=False)
+    private: tuple[str, ...] = ("${file:/proc}",)  # it has the environment of processes
+
+    @classmethod
+    def read(cls, file: Path) -> WorkerConfig:
+        """From a file. Raises ConfigurationError when it cannot be read, InvalidConfiguration with all that is wrong in
+        it. References to secrets stay in `defaults` as they are; those in the worker's own keys are resolved, relative
+        paths from the file's folder."""
+        flat = _flat(_content(file, tomllib.loads, "key = value, texts in quotes"))
+        own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
+        config = cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
+        files = (file.absolute(), config.file("rest.tls.key"), config.file("config.storage.dir"))
+        places = [str(each.absolute()) for each in files if each is not None]
+        own_files = [f"${{file:{place}}}" for place in places if not set(place) & set("{:}")]  # others cannot be named
+        return replace(config, private=(*config.private, *own.values(), *own_files))
+
+    @classmethod
+    def of(cls, texts: Mapping[str, Any]) -> WorkerConfig:
+        """From texts by key."""
+        keys = [key for key in WORKER.keys if _CONNECTOR + key in texts]
+        if keys:
+            raise InvalidConfiguration(
+                {_CONNECTOR + key: (f"[connector] has {key}, a key of the worker",) for key in keys},
+                hint="write it above [connector]",
+            )
+        parsed = WORKER.parse(texts)
+        for given, needed in (("rest.tls.certificate", "rest.tls.key"), ("rest.basic.user", "rest.basic.password")):
+            if (parsed[given] is None) != (parsed[needed] is None):
+                raise InvalidConfiguration({needed: (f"{given} and {needed} go together",)})
+        return cls(parsed)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def file(self, key: str) -> Path | None:
+        """A value that names a file or folder."""
+        return None if self[key] is None else Path(self[key])
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        return under(self.values, _CONNECTOR)
+
+    @property
+    def providers(self) -> Providers:
+        """Where references to secrets may lead."""
+        return Providers(
+            folders=tuple(map(Path, self["config.providers.allowed.paths"])) or None,
+            variables=tuple(self["config.providers.allowed.variables"]) or None,
+            withheld=self.private,
+        )
+
+
+def cluster_of(defaults: Texts, providers: Providers) -> str | None:
+    """The cluster of the brokers in `defaults`; None: there are none, or they do not answer in time."""
+    own = {name: text for name, text in defaults.items() if name.startswith("kafka.")}
+    try:
+        config = kafka_config(KAFKA_KEYS.parse({name: providers.resolve(text) for name, text in own.items()}))
+        with ShareGroupAdmin(config, bootstrap_timeout_s=_BOOTSTRAP_S) as admin:
+            return admin.cluster_id
+    except AcktrailError:
+        return None
+
+
+def connector_file(file: Path) -> tuple[str, dict[str, Any]]:
+    """The name and configuration in a JSON file, in either of Connect's forms: ``{"name": ..., "config": {...}}`` or
+    the configuration alone. Raises ConfigurationError."""
+    form = '{"name": ..., "config": {...}}'
+    content = _content(file, json.loads, form)
+    config = content.get("config", content) if isinstance(content, dict) else None
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(config, dict) or not isinstance(name, str) or not name:
+        raise ConfigurationError(f"{file} has no connector's name", hint=form)
+    return name, config
+
+
+def _content(file: Path, parse: Callable[[str], Any], form: str) -> Any:
+    try:
+        return parse(file.read_text("utf-8-sig"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}", hint="check the path") from error
+    except ValueError as error:
+        raise ConfigurationError(f"cannot read {file}: {error}", hint=form) from error
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as keys with dots; numbers and truth values as the texts that a connector's JSON would have."""
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            flat[prefix + name] = text_of(ConfigType.BOOLEAN, value)
+        else:
+            flat[prefix + name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return flat

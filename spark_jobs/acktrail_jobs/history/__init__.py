@@ -1,0 +1,1 @@
+"""Changes of the status of records, and the proof that nothing was lost."""

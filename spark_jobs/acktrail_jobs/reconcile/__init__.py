@@ -1,0 +1,1 @@
+"""States beside what brokers said: verdicts and findings."""

@@ -1,0 +1,1 @@
+"""The status of each group and share partition, judged by a window of observations."""

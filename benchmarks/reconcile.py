@@ -229,7 +229,7 @@ def _bare() -> None:
 
 
 def _reconciled(uri: str, master: str | None) -> None:
-    from acktrail_jobs.commands.pipeline_commands import reconcile
+    from acktrail_jobs.api import reconcile
 
     jobs: list[int] = []
     _count_jobs(jobs)

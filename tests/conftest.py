@@ -161,7 +161,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(autouse=True)
 def _keep_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that runs inside the test's process must not hide pandas from pyarrow for the next tests."""
-    monkeypatch.setattr("acktrail.cli.arrow_without_pandas.forgo_pandas", lambda: None)
+    monkeypatch.setattr("acktrail.format.columns.arrow_without_pandas.forgo_pandas", lambda: None)
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from acktrail.cli import arrow_without_pandas
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError
+from acktrail.format.columns import arrow_without_pandas
 from acktrail.times import utc_text
 
 if TYPE_CHECKING:

@@ -100,11 +100,11 @@ def reconcile(target: task_inputs.ReconcileTarget, **context: Unpack[Context]) -
     the rules of the gate, which only decides."""
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import validate_run
-    from acktrail_jobs.commands import pipeline_commands as command
+    from acktrail_jobs import api
 
     check = partial(validate_run, Tables(tables_at(target)))
     master = spark_master(context["params"]["spark_conn_id"])
-    done = command.reconcile(tables_at(target), target["run_id"], master, with_history=True, then=check)
+    done = api.reconcile(tables_at(target), target["run_id"], master, with_history=True, then=check)
     counts = dataclasses.asdict(done)
     ran_on = counts.pop("ran_on")
     _log.info("ran on %s", printable(ran_on or "nothing: all was done"))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import OfTables, json_line
 from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.errors import InputError
+from acktrail.format.columns import arrow_without_pandas
 from acktrail.text_tables import printable
 from acktrail_connect.commands.export import RunId
 from acktrail_copied_logs.dialects import Policy

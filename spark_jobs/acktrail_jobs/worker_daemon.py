@@ -9,7 +9,7 @@ from importlib import import_module
 
 from pyspark.daemon import manager
 
-from acktrail.cli.arrow_without_pandas import forgo_pandas
+from acktrail.format.columns.arrow_without_pandas import forgo_pandas
 
 if __name__ == "__main__":
     forgo_pandas()

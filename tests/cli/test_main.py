@@ -251,7 +251,7 @@ def test_pandas_is_imported_for_whoever_wants_it_alone() -> None:
         sys.executable,
         "-c",
         "import sys\n"
-        "from acktrail.cli.arrow_without_pandas import forgo_pandas\n"
+        "from acktrail.format.columns.arrow_without_pandas import forgo_pandas\n"
         "forgo_pandas()\n"
         "import acktrail_connect.sources.state_source, acktrail_connect.sources.observation\n"
         "import acktrail_connect.sinks.delta_sink\n"

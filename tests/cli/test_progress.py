@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from jobs.world import World, batch, key_of, snapshot, update
 
-from acktrail import text_tables as plain_tables
+from acktrail import text_tables
 from acktrail.activity import doing
 from acktrail.cli import progress
 from acktrail.cli.main import _run
@@ -70,10 +70,10 @@ def world(tmp_path: Path) -> World:
 
 def test_results_do_not_run_into_it(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long line of an export, then a shorter result: the result alone is seen; so is an error of the block."""
-    monkeypatch.setattr(plain_tables, "_LIVE_S", 0.0)
+    monkeypatch.setattr(text_tables, "_LIVE_S", 0.0)
 
     def fail() -> None:
-        with at(terminal), plain_tables.LiveLine() as line:
+        with at(terminal), text_tables.LiveLine() as line:
             _shown(line, Progress(records_read=1_234, records_committed=1_000, partitions=50, partitions_finished=7))
             assert terminal.screen[-1].startswith("1,234 records read")
             raise ValueError("broken")
@@ -86,7 +86,7 @@ def test_results_do_not_run_into_it(terminal: Terminal, monkeypatch: pytest.Monk
 
 def test_what_something_else_prints_meanwhile_begins_its_line(terminal: Terminal) -> None:
     """Spark's Java warns on the same terminal, whenever it likes."""
-    with at(terminal), plain_tables.LiveLine() as line:
+    with at(terminal), text_tables.LiveLine() as line:
         line.show("replaying", is_urgent=True)
         terminal.write("WARNING: Using incubator modules\n")
     terminal.write("done" + "\n")
@@ -108,8 +108,8 @@ def test_a_count_of_records(terminal: Terminal, verb: str, monkeypatch: pytest.M
 
 def test_a_bar_is_gone_before_the_next_step_is_printed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal the bar is one line that is rewritten; a step begins on a clear line."""
-    monkeypatch.setattr(plain_tables, "_LIVE_S", 0.0)
-    with at(terminal), plain_tables.StepLines() as lines:
+    monkeypatch.setattr(text_tables, "_LIVE_S", 0.0)
+    with at(terminal), text_tables.StepLines() as lines:
         lines.count("fetching", 1, 4)
         lines.count("fetching", 3, 4)
         assert terminal.screen[-1].startswith("fetching [######################        ]  75%")
@@ -119,7 +119,7 @@ def test_a_bar_is_gone_before_the_next_step_is_printed(terminal: Terminal, monke
 
 def test_quarters_are_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
     """Each quarter of each step is printed once, with the seconds since the start."""
-    with plain_tables.StepLines() as lines:
+    with text_tables.StepLines() as lines:
         for done in range(11):
             lines.count("fetching", done, 10)
     shown = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
@@ -146,7 +146,7 @@ def test_no_progress_runs_into_results(
     gateway: str | None, is_shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Shown elsewhere after a while; never under spark-submit."""
-    monkeypatch.setattr(plain_tables, "_PLAIN_S", 0.0)
+    monkeypatch.setattr(text_tables, "_PLAIN_S", 0.0)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     if gateway is not None:
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", gateway)

@@ -31,7 +31,7 @@ from acktrail.tables.records.known_names import known_names
 from acktrail_connect.contract import SourceTaskContext
 from acktrail_connect.export import repair_run
 from acktrail_connect.source_batches import SourceBatch
-from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
+from acktrail_jobs.api import build_history, reconcile, verify
 
 _STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5)
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")

@@ -51,7 +51,7 @@ from acktrail_connect.sources.state_source import StateTask
 from acktrail_connect.worker.connector_run import ConfigStore
 from acktrail_connect.worker.worker import Worker
 from acktrail_embedded import EmbeddedBroker
-from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
+from acktrail_jobs.api import build_history, reconcile, verify
 
 pytestmark = pytest.mark.broker
 

@@ -43,7 +43,7 @@ AT_THE_SAME_TIME: Final = 4
 TO_CLEAR: Final = re.compile(r"lear (?:this task|that task|the task (\w+))")
 LOADED_ONCE = (
     "acktrail.change.new_plans, acktrail_expectations.reset_gate, acktrail_connect.export.export_run, "
-    "acktrail_jobs.commands.pipeline_commands, acktrail_dashboard.evidence, acktrail.tables.upkeep.maintenance"
+    "acktrail_jobs.api, acktrail_dashboard.evidence, acktrail.tables.upkeep.maintenance"
 )
 """What tasks need: the scheduler, which forks them, has it loaded before, or each would load it."""
 POLICY = """

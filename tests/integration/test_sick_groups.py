@@ -19,7 +19,7 @@ from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.export.export_run import observe
 from acktrail_embedded import DEFAULT_VERSION
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.api import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

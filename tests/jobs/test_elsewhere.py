@@ -30,7 +30,7 @@ from acktrail.config import environment, java_home
 from acktrail.java import find_java
 from acktrail.tables.delta.store import Tables
 from acktrail_embedded.kafka.installation import Jar, JarLock, dependency, retrieve
-from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
+from acktrail_jobs.api import build_history, reconcile
 from acktrail_jobs.views import register_views
 
 pytestmark = pytest.mark.spark

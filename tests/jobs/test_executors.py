@@ -24,8 +24,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation, run_data
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import QualityResult
-from acktrail_jobs.commands.engine import executors_on, translated
-from acktrail_jobs.commands.pipeline_commands import reconcile, verify
+from acktrail_jobs.api import reconcile, verify
+from acktrail_jobs.engine import executors_on, translated
 from acktrail_jobs.spark_executors import SparkExecutors
 
 WRITTEN = (

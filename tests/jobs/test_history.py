@@ -33,7 +33,7 @@ from acktrail.model.status_changes import LAST_OFFSET, KnownState, StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail_jobs.commands.pipeline_commands import build_history
+from acktrail_jobs.api import build_history
 from acktrail_jobs.history import history_run
 from acktrail_jobs.history.history_run import apply_records
 

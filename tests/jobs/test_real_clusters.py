@@ -25,7 +25,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_connect.export.export_run import observe
 from acktrail_connect.sinks.delta_sink import DeltaSink
 from acktrail_connect.sources.observation import observe as ask
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.api import reconcile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFI
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.api import reconcile
 
 on_spark = pytest.mark.usefixtures("spark")
 

@@ -17,7 +17,7 @@ from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.records.record_files import records_version
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.api import reconcile
 from acktrail_jobs.reconcile.reconcile_due import (
     LONGEST,
     CheckDecision,

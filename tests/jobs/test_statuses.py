@@ -24,7 +24,7 @@ from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.view.cluster_health import cluster_health
 from acktrail.view.run_summary import shown_run
 from acktrail_expectations.known_runs import choose_run
-from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
+from acktrail_jobs.api import build_history, reconcile
 from acktrail_jobs.statuses.status_run import write_statuses
 
 TABLES = ("queue_statuses", "status_changes", "queue_trends", "run_totals")

@@ -25,7 +25,7 @@ from acktrail.history.saved_states import HISTORY, REPLAY, read_saved
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
+from acktrail_jobs.api import build_history, reconcile, verify
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from acktrail.history.history_reader import HistoryReader
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.model.status_changes import RecordPosition
 from acktrail.view.finding_rows import open_findings
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.api import reconcile
 from acktrail_jobs.views import register_views
 
 pytestmark = pytest.mark.usefixtures("spark")

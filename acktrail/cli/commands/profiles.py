@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail import config
-from acktrail.cli import arrow_without_pandas
 from acktrail.cli.commands.status import amounts, health_json
 from acktrail.cli.common_options import AsJson, echo_rows
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.format.columns import arrow_without_pandas
 from acktrail.text_tables import printable, table
 from acktrail.view.wording import ago
 

@@ -15,7 +15,8 @@ from acktrail.cli.progress import showing_activity
 from acktrail.config import KafkaConfig, TablesConfig, environment, spark_master
 from acktrail.errors import InputError
 from acktrail_connect.commands.export import RunId, show_summary
-from acktrail_jobs.commands.engine import IN_PROCESS, Master
+from acktrail_jobs.commands.master_option import Master
+from acktrail_jobs.engine import IN_PROCESS
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -55,7 +56,7 @@ def _command(
     from acktrail_connect.export.export_run import ExportRun
     from acktrail_connect.sinks.writer_lease import sink_lease
     from acktrail_connect.stream.state_stream import StreamPlan, TableStream
-    from acktrail_jobs.commands.engine import translated
+    from acktrail_jobs.engine import translated
     from acktrail_jobs.session import CONNECT, spark_session
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)

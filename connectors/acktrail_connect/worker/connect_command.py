@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson, command_group, echo_rows
+from acktrail.format.columns import arrow_without_pandas
 
 app = command_group("Run connectors, as a Kafka Connect worker does.")
 

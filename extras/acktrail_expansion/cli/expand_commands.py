@@ -19,7 +19,7 @@ from acktrail.errors import NotAuthorized, UnknownName
 from acktrail.text_tables import printable, table
 from acktrail.times import new_run_id, utc_text
 from acktrail_expansion.ordering.order import ExpansionStatus, KeyMapping, OrderVerdict
-from acktrail_jobs.commands.engine import Master
+from acktrail_jobs.commands.master_option import Master
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ def check(
     from acktrail.tables.delta.store import Tables
     from acktrail_expansion.observations.ledger_connector import take_look
     from acktrail_expansion.quality.expansion_suite import check_expansions, pass_expansion_gate
-    from acktrail_jobs.commands.engine import executors_on, translated
+    from acktrail_jobs.engine import executors_on, translated
 
     stored, run_id = Tables(target), new_run_id()
     with showing_activity(), translated():

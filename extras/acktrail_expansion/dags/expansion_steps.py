@@ -36,7 +36,7 @@ def observe(**context: Unpack[Context]) -> task_inputs.Target:
 def audit(target: task_inputs.Target | StoredPlan, **context: Unpack[Context]) -> dict[str, Any]:
     """Find every expansion that looks show, and judge with PySpark what groups did across it."""
     from acktrail_expansion.audit.audit_run import audit_expansions
-    from acktrail_jobs.commands.engine import executors_on
+    from acktrail_jobs.engine import executors_on
 
     with executors_on(spark_master(context["params"]["spark_conn_id"])) as executors:
         counts = audit_expansions(tables_at(target), executors)

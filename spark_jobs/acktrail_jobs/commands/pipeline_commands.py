@@ -1,10 +1,10 @@
-"""``acktrail run reconcile``, ``run history``, ``tables verify`` and the calls behind them that a DAG makes; ``acktrail
-record state``: the state of share partitions as of any moment."""
+"""``acktrail run reconcile``, ``run history`` and ``tables verify``; ``acktrail record state``: the state of share
+partitions as of any moment."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,10 +15,10 @@ from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.times import utc_text
-from acktrail_jobs.commands.engine import Master, executors_on, translated
+from acktrail_jobs import api
+from acktrail_jobs.commands.master_option import Master
 
 if TYPE_CHECKING:
-    from acktrail.executors import Executors
     from acktrail.history.replay_resume import TopicAtTime
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.history.history_run import HistorySummary
@@ -53,39 +53,8 @@ def _reconcile_command(
     """
     config = TablesConfig.from_environment(tables, tables_options)
     with showing_activity():
-        summary = reconcile(config, run_id, master, with_history=True)
+        summary = api.reconcile(config, run_id, master, with_history=True)
     typer.echo(json.dumps(asdict(summary)) if as_json else _reconcile_text(config, summary))
-
-
-def reconcile(
-    tables: TablesConfig,
-    run_id: str | None = None,
-    master: str | None = None,
-    *,
-    with_history: bool = False,
-    then: Callable[[str, Executors], object] = lambda _run_id, _executors: None,
-) -> ReconcileSummary:
-    """See ``reconcile_run.reconcile`` and ``executors_on``. `run_id` None: the newest complete observation.
-    `with_history`: bring ``delivery_history`` up to date and write the statuses of queues with the same executors,
-    which `then` gets too."""
-    from acktrail.history.observed_run import newest_run
-    from acktrail.tables.delta.store import Tables
-    from acktrail_jobs.history.history_run import build_history
-    from acktrail_jobs.reconcile.reconcile_run import reconcile as run
-    from acktrail_jobs.statuses.status_run import write_statuses
-
-    with translated():
-        chosen = run_id or newest_run(Tables(tables))
-    with executors_on(master, chosen) as executors:
-
-        def add_history() -> None:
-            if with_history and Tables(tables).exists("state_records"):
-                build_history(tables, executors)
-            if with_history:
-                write_statuses(tables, executors, chosen)
-            then(chosen, executors)
-
-        return run(tables, executors, chosen, before_done=add_history)
 
 
 def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:
@@ -123,16 +92,8 @@ def _history_command(
     Example: acktrail run history --tables /data/acktrail
     """
     with showing_activity():
-        summary = build_history(TablesConfig.from_environment(tables, tables_options), master)
+        summary = api.build_history(TablesConfig.from_environment(tables, tables_options), master)
     typer.echo(json.dumps(asdict(summary)) if as_json else _history_text(summary))
-
-
-def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
-    """See ``acktrail_jobs.history.history_run.build_history`` and ``executors_on``."""
-    from acktrail_jobs.history.history_run import build_history as run
-
-    with executors_on(master) as executors:
-        return run(tables, executors)
 
 
 def _history_text(summary: HistorySummary) -> str:
@@ -162,18 +123,10 @@ def _verify_command(
     Example: acktrail tables verify --tables /data/acktrail
     """
     with showing_activity():
-        summary = verify(TablesConfig.from_environment(tables, tables_options), master)
+        summary = api.verify(TablesConfig.from_environment(tables, tables_options), master)
     typer.echo(json.dumps(asdict(summary)) if as_json else _verify_text(summary))
     if summary.differences:
         raise typer.Exit(_DIFFERENT)
-
-
-def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
-    """See ``acktrail_jobs.history.verify_tables.verify`` and ``executors_on``."""
-    from acktrail_jobs.history.verify_tables import verify as run
-
-    with executors_on(master) as executors:
-        return run(tables, executors)
 
 
 def _verify_text(summary: VerifySummary) -> str:
@@ -226,7 +179,7 @@ def _state_command(
 
     Example: acktrail record state fraud-scoring --at 2026-08-01T12:00:00Z --tables /data/acktrail
     """
-    from acktrail.cli.arrow_without_pandas import forgo_pandas
+    from acktrail.format.columns.arrow_without_pandas import forgo_pandas
     from acktrail.times import time_ms
 
     at_ms = None if at is None else time_ms("--at", at)

@@ -52,7 +52,7 @@ from acktrail_connect.stream.state_stream import (
     write_share,
     written_records,
 )
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.api import reconcile
 
 pytestmark = pytest.mark.usefixtures("spark")
 

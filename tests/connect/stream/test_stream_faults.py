@@ -26,7 +26,7 @@ from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.export.export_run import observe
 from acktrail_embedded import EmbeddedBroker
-from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.api import reconcile
 
 pytestmark = pytest.mark.slow
 broker, counts = of_faults.broker, of_faults.counts

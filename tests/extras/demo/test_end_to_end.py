@@ -165,7 +165,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="module")
 def reconciled(observed: Observed) -> list[Row]:
     """The reconciliation's rows; the states are written and the history is built, too."""
-    from acktrail_jobs.commands.pipeline_commands import reconcile
+    from acktrail_jobs.api import reconcile
 
     reconcile(observed.tables, RUN_ID, "local[2]", with_history=True)
     return observed.stored.rows("reconciliations", {"run_id": RUN_ID})

@@ -1,0 +1,97 @@
+"""``acktrail run spark``: a Spark Connect server that stays up, for runs that come often, and whether one answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from acktrail.cli.common_options import AsJson
+from acktrail.cli.progress import interruptible
+from acktrail.config import be_spark_of_this_machine, environment
+from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail_jobs.engine import translated
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
+_HOST: Final = "127.0.0.1"
+_TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # the name of a variable
+_SERVER: Final = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.address": _HOST,
+    "spark.ui.enabled": "true",
+    "spark.ui.killEnabled": "false",
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "5000",
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.sql.connect.ui.retainedSessions": "20",
+    "spark.sql.connect.ui.retainedStatements": "50",
+    "spark.connect.session.manager.defaultSessionTimeout": "10m",
+    "spark.connect.session.manager.closedSessionsTombstonesSize": "100",
+    "spark.connect.execute.manager.abandonedTombstonesSize": "100",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+"""What it keeps of runs that are over is bounded. With files of its own each session would have Python workers of its
+own, whose parent stays until the server ends: ``start-connect-server.sh`` grows by 60 MB a run."""
+
+
+@app.command("serve")
+def _serve(
+    master: Annotated[str, typer.Option("--master", help="Where the server's work is done.")] = "local[2]",
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535)] = 15_002,
+) -> None:
+    """Run a Spark Connect server until SIGTERM or Ctrl-C. Its address is printed once it answers.
+
+    It listens on 127.0.0.1. A client runs code as its user: it needs a token, in SPARK_CONNECT_AUTHENTICATE_TOKEN of
+    its environment and of each client's. What it keeps of runs that are over is bounded. Spark's messages are on
+    stderr.
+
+    Example: acktrail run spark serve --port 15002
+    """
+    from acktrail_jobs.session import spark_session, wait_for_java
+
+    if not environment().get(_TOKEN):
+        raise ConfigurationError(f"{_TOKEN} is not set", hint=f'export {_TOKEN}="$(openssl rand -hex 32)"')
+    _check_port(port)
+    be_spark_of_this_machine(sys.executable)
+    settings = {**_SERVER, "spark.connect.grpc.binding.port": str(port)}
+    # Only the wait is interrupted: an end that is interrupted again would leave Java behind.
+    with translated(), spark_session(master, **settings), suppress(KeyboardInterrupt), interruptible():
+        typer.echo(f"sc://localhost:{port}")
+        raise AcktrailError(f"Spark's Java ended with exit code {wait_for_java()}")
+
+
+@app.command("check")
+def _check(
+    master: Annotated[
+        str | None, typer.Argument(help="sc://host:port, or a Spark master. Default: SPARK_REMOTE.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Do a small piece of work on Spark, as a health check. It says which Spark did it.
+
+    Example: acktrail run spark check sc://localhost:15002
+    """
+    from acktrail.text_tables import table
+    from acktrail_jobs.session import SparkPlace, spark_session
+
+    with translated(), spark_session(master) as session:
+        session.range(1).toArrow()
+        found = asdict(SparkPlace.of(session))
+    rows = [(name, value) for name, value in found.items() if value is not None]
+    typer.echo(json.dumps(found) if as_json else table(("", "spark"), rows))
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            raise ConfigurationError(f"cannot listen on {_HOST}:{port}: {error.strerror}") from error

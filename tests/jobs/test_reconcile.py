@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acktrail_jobs.pipeline import reconcile_run as job
 from drivers.command_line import run
 from jobs.world import Topic, World, batch, busy, key_of, snapshot, topic_id, update
 
@@ -17,6 +16,7 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_jobs.api import reconcile
+from acktrail_jobs.reconcile import reconcile_run as job
 
 on_spark = pytest.mark.usefixtures("spark")
 

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from connect.test_sink import NOON, ensure_accounted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
 from tables.exporter_process import pairs
-from tables.test_sink import NOON, ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.errors import DamagedTables

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from connect.test_sink import NOON, ensure_accounted
 from drivers.command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, files_of, rows_of
-from tables.test_sink import NOON, ensure_accounted
 
 from acktrail.config import TablesConfig
 from acktrail.model.exported_logs import DROPPED_BY_RETENTION

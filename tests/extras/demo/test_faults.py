@@ -270,7 +270,7 @@ def test_no_fault_is_unseen() -> None:
 def test_every_rule_is_seen_broken() -> None:
     """Each rule of the trunk is broken by a fault, or named by a test that breaks data."""
     broken = frozenset(BRANCH_RULES).union(*map(write_faults.broken_by, FAULTS.values()))
-    folders = (ROOT / "tests" / name for name in ("expectations", "jobs", "model", "simulation", "copied_logs"))
+    folders = (ROOT / "tests" / name for name in ("expectations", "jobs", "model", "simulation", "extras/copied_logs"))
     files = (file for folder in folders for file in folder.rglob("*") if file.suffix in {".py", ".json"})
     text = "\n".join(file.read_text("utf-8") for file in files)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,13 +112,12 @@ class StateBatches:
         same: BoolArray = self.owners[1:] == self.owners[:-1]
         return np.append(False, chosen & same)[: len(self.owners)]
 
-    @property
-    def ends_below_start(self) -> BoolArray:
-        """The rows, shape (rows,), whose batches all end more than one offset below the start offset."""
+    def ends_below(self, starts: Int64Array) -> BoolArray:
+        """The rows, shape (rows,), whose batches all end more than one offset below the row's number in `starts`."""
         filled, reached = self.begins < self.ends, np.zeros(len(self.begins), np.int64)
         if filled.any():
             reached[filled] = np.maximum.reduceat(self.batches.last_offset, self.begins[filled])
-        return filled & self.known & (reached < self.starts - 1)
+        return filled & (reached < starts - 1)
 
     def end_offsets(self) -> NumberColumn:
         """``SharePartitionState.end_offset`` of regular rows: one past the last batch, or the start offset."""
@@ -206,7 +206,7 @@ def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> dict[str
     finished = (numbers[name] for name in ("acknowledged_records", "archived_records"))
     shown = sum(np.where(each.mask, np.minimum(each.values, LARGE), LARGE) for each in finished)  # null: even more
     masks = {
-        **batch_laws(states),
+        **{rule: breaks(states) for rule, breaks in BATCH_RULES.items()},
         "delivery_state_allowed": ~states.is_in(DURABLE_STATES),
         "uninitialized_without_batches": ~states.known[states.owners],
     }
@@ -218,24 +218,11 @@ def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> dict[str
     completed = np.where(is_large(states.starts), 0, states.starts) + done.values
     broken |= {
         "delivery_complete_count_covers": done.mask & states.known & (done.values < shown),
-        "start_offset_le_end_offset": states.ends_below_start,
+        "start_offset_le_end_offset": states.known & states.ends_below(states.starts),
         "delivery_complete_count_in_window": done.mask & states.known & end.mask & (completed > end.values),
     }
     doubts = {rule: [broken[presumed] for presumed in RULE_BY_ID[rule].presumes] for rule in broken}
     return {rule: mask & ~np.logical_or.reduce([np.zeros_like(mask), *doubts[rule]]) for rule, mask in broken.items()}
-
-
-def batch_laws(states: StateBatches) -> dict[str, BoolArray]:
-    """By rule: the batches, shape (batches,), that break it by themselves or beside their start offset."""
-    first, last, counts = (getattr(states.batches, name) for name in ("first_offset", "last_offset", "delivery_count"))
-    return {
-        "batch_first_le_last": first > last,
-        "batches_ascending": states.after_another(first[1:] < first[:-1]),
-        "batches_non_overlapping": _overlapping(states),
-        "batches_not_below_start": (first < states.starts[states.owners]) & states.known[states.owners],
-        "delivery_count_possible": (counts < 0) | (counts > HIGHEST_DELIVERY_COUNT),
-        "field_values_possible": (first < LEAST_OFFSET) | (last > GREATEST_OFFSET),
-    }
 
 
 def _overlapping(states: StateBatches) -> BoolArray:
@@ -247,6 +234,30 @@ def _overlapping(states: StateBatches) -> BoolArray:
     found = np.zeros(len(first), np.bool_)
     found[after] = (owners[before] == owners[after]) & (first[after] <= last[before])
     return found
+
+
+def _below_start(states: StateBatches) -> BoolArray:
+    return (states.batches.first_offset < states.starts[states.owners]) & states.known[states.owners]
+
+
+def _out_of_order(states: StateBatches) -> BoolArray:
+    first = states.batches.first_offset
+    return states.after_another(first[1:] < first[:-1])
+
+
+BATCH_RULES: Final[Mapping[str, Callable[[StateBatches], BoolArray]]] = {
+    "batch_first_le_last": lambda states: states.batches.first_offset > states.batches.last_offset,
+    "batches_ascending": _out_of_order,
+    "batches_non_overlapping": _overlapping,
+    "batches_not_below_start": _below_start,
+    "delivery_count_possible": lambda states: (
+        (states.batches.delivery_count < 0) | (states.batches.delivery_count > HIGHEST_DELIVERY_COUNT)
+    ),
+    "field_values_possible": lambda states: (
+        (states.batches.first_offset < LEAST_OFFSET) | (states.batches.last_offset > GREATEST_OFFSET)
+    ),
+}
+"""By rule: the batches, shape (batches,), that break it by themselves or beside their start offset."""
 
 
 def _any_between(mask: BoolArray, begins: Int64Array, ends: Int64Array) -> BoolArray:

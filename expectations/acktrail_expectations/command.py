@@ -35,7 +35,7 @@ def _validate(
     ] = None,
     suites: Annotated[
         Path | None,
-        typer.Option("--export-suites", metavar="FOLDER", help="Only write the suites there, as JSON."),
+        typer.Option("--export-suites", metavar="FOLDER", help="Only write the suites and their rows there."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,6 +48,9 @@ def _validate(
 
     --data-docs validates all records once more for its pages; they need no network and have counts, no values.
 
+    --export-suites records nothing. It writes each suite as Great Expectations stores suites (JSON) and the rows of
+    the run that the suite is about (Parquet), for pandas or Spark.
+
     Example: acktrail run validate --json | jq '.results[] | select(.state != "holds")'
     """
     from acktrail.executors import default_executors
@@ -57,14 +60,14 @@ def _validate(
     from acktrail_expectations.known_runs import choose_run
     from acktrail_expectations.rule_results import headline
 
-    if suites is not None:
-        from acktrail_expectations.notebook import export_suites
-
-        typer.echo("\n".join(printable(str(path)) for path in export_suites(suites)))
-        return
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
     chosen = choose_run(store, run_id)
+    if suites is not None:
+        from acktrail_expectations.notebook import export_suites, open_run
+
+        typer.echo("\n".join(printable(str(path)) for path in export_suites(suites, open_run(config, chosen))))
+        return
     with showing_activity(), default_executors(chosen) as executors:
         summary = validate_run(store, chosen, executors, every_record=every_record)
         if data_docs is not None:

@@ -26,7 +26,7 @@ from acktrail.executors import Executors
 from acktrail.format.columns.binary_column import BoolArray
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRule, QualitySeverity
 from acktrail.tables.records.record_files import RECORDS
-from acktrail_expectations.frames.frame_columns import BATCH_RULES, known_true
+from acktrail_expectations.frames.frame_columns import known_true
 from acktrail_expectations.frames.table_frames import (
     export_ranges_frame,
     reconciliations_frame,
@@ -52,6 +52,8 @@ with warnings.catch_warnings():
     import great_expectations.expectations as gxe
     from great_expectations.execution_engine import PandasExecutionEngine
     from great_expectations.validator.validator import Validator
+
+    from acktrail_expectations.batch_expectations import BATCH_EXPECTATIONS, broken_rows
 gc.freeze()
 gc.enable()
 
@@ -79,9 +81,6 @@ _KINDS: Final[Mapping[tuple[str, bool], tuple[Any, Callable[[list[str], list[Any
     ("not in", True): (gxe.ExpectColumnValuesToNotBeInSet, lambda columns, v: {"column": columns[0], "value_set": v}),
     ("known", False): (gxe.ExpectColumnValuesToNotBeNull, lambda columns, _: {"column": columns[0]}),
     ("unknown", False): (gxe.ExpectColumnValuesToBeNull, lambda columns, _: {"column": columns[0]}),
-    ("batches", False): (
-        gxe.ExpectColumnValuesToBeInSet, lambda columns, _: {"column": columns[0], "value_set": [True]}
-    ),
 }  # fmt: skip
 """Great Expectations' class for a relation, without and with values, and what it is given."""
 MATCHES_RAW_BYTES: Final = RULE_BY_ID["record_matches_raw_bytes"]
@@ -97,13 +96,11 @@ def _pair(column: str, other: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SuiteCheck:
-    """A rule as an expectation. `columns`: those of a frame that the engine compares; `compares`: those that the rule
-    is about, where the frame has their comparison as a column of its own."""
+    """A rule as an expectation. `columns`: those of a frame that it compares."""
 
     rule: QualityRule
     expectation: Any
     columns: tuple[str, ...]
-    compares: tuple[str, ...]
 
 
 @cache
@@ -131,12 +128,14 @@ def check_of(rule: QualityRule) -> SuiteCheck:
             "page": f"docs/{rule.page}",
         },
     }
-    of_batches = BATCH_RULES[rule.id] if condition.relation == "batches" else None
-    columns = condition.columns if of_batches is None else (rule.id,)
-    compares = condition.columns if of_batches is None else ("batches", *of_batches)
+    if condition.relation == "batches":
+        expectation, bound = BATCH_EXPECTATIONS[rule.id]
+        columns = ("batches",) if bound is None else ("batches", bound)
+        domain = {"column": "batches"} if bound is None else {"column_A": "batches", "column_B": bound}
+        return SuiteCheck(rule, expectation(**domain, **documents), columns)
     kind, arguments = _KINDS[condition.relation, bool(condition.values)]
-    expectation = kind(**arguments(list(columns), list(condition.values)), **documents)
-    return SuiteCheck(rule, expectation, columns, compares)
+    expectation = kind(**arguments(list(condition.columns), list(condition.values)), **documents)
+    return SuiteCheck(rule, expectation, condition.columns)
 
 
 def evaluate(suite: str, checks: Sequence[SuiteCheck], frame: pd.DataFrame, label: Label) -> tuple[QualityResult, ...]:
@@ -169,7 +168,7 @@ def _breaking(rule: QualityRule, frame: pd.DataFrame) -> BoolArray:
     condition = rule.expect
     assert condition is not None, rule
     if condition.relation == "batches":
-        return known_true(~frame[rule.id])
+        return broken_rows(rule.id, frame)
     one, other = frame[condition.columns[0]], condition.values[0] if condition.values else frame[condition.columns[1]]
     return known_true({">=": one < other, "=": one != other}[condition.relation])
 
@@ -194,6 +193,8 @@ def _outcomes(checks: Sequence[SuiteCheck], frame: pd.DataFrame) -> dict[str, An
     """
     there = frame.columns
     batches = {",".join(check.columns): frame[there[there.isin(check.columns)]] for check in checks}
+    # Once for all that compare them, and not in each: to leave out rows copies the lists of the others.
+    batches |= {key: own.dropna() for key, own in batches.items() if "batches" in own}
     validator = Validator(execution_engine=PandasExecutionEngine(batch_data_dict=batches))
     validator.metrics_calculator.show_progress_bars = False
     configurations = [check.expectation.configuration for check in checks]
@@ -238,8 +239,8 @@ def _result_of(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame,
 def _why_not_compared(check: SuiteCheck, frame: pd.DataFrame) -> str:
     if check.rule.where:
         return f"no {check.rule.where} among {len(frame)} rows"
-    unknown = ", ".join(name for name in check.compares if frame[name].isna().all())
-    return f"{NOT_KNOWN}{unknown or ' beside '.join(check.compares)}, in any of {len(frame)} rows"
+    unknown = ", ".join(name for name in check.columns if frame[name].isna().all())
+    return f"{NOT_KNOWN}{unknown or ' beside '.join(check.columns)}, in any of {len(frame)} rows"
 
 
 def _raised(exception_info: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,8 @@ from urllib.parse import quote
 
 import great_expectations as gx
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
 
 from acktrail.config import TablesConfig
@@ -153,14 +155,20 @@ def _documented(name: str, checks: Sequence[SuiteCheck]) -> gx.ExpectationSuite:
     return gx.ExpectationSuite(name=name, expectations=expectations, meta={"owner": OWNER, "page": "docs/rules.md"})
 
 
-def export_suites(folder: Path) -> list[Path]:
-    """Write every suite to ``FOLDER/SUITE.json`` as Great Expectations stores suites, and give the files.
+def export_suites(folder: Path, run: RunChecks | None = None) -> list[Path]:
+    """Write every suite to ``FOLDER/SUITE.json`` as Great Expectations stores suites, and the rows of `run` that it
+    is about to ``FOLDER/SUITE.parquet``: what an expectation compares is a column there. Gives the files.
     The folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in dict.fromkeys(suite for rule in QUALITY_RULES for suite in rule.suites):
         path = folder / f"{name}.json"
         path.write_text(json.dumps(_suite_json(name), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        written.append(path)
+    for name, own in (run.suites if run else {}).items():
+        path = folder / f"{name}.parquet"
+        rows = pa.Table.from_pandas(own.frame, preserve_index=False)
+        pq.write_table(rows.replace_schema_metadata(None), path)  # pandas cannot read its own names of nested types
         written.append(path)
     return written
 

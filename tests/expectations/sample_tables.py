@@ -21,6 +21,7 @@ from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import STATE_TOPIC, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation
+from acktrail_expectations.batch_expectations import broken_rows
 from acktrail_expectations.evaluation import SuiteCheck
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import StateRecordFrames
@@ -259,7 +260,10 @@ def _outcome(check: SuiteCheck, frame: pd.DataFrame) -> Any:
         "unique": lambda: (own.notna().any(axis="columns"), ~own.duplicated(keep=False)),
         "known": lambda: (everywhere, one.notna()),
         "unknown": lambda: (everywhere, one.isna()),
-        "batches": lambda: (one.notna(), one),
+        "batches": lambda: (
+            own.notna().all(axis="columns"),
+            ~pd.Series(broken_rows(check.rule.id, frame), frame.index),
+        ),
         "in": lambda: (one.notna(), one.isin(values)),
         "not in": lambda: (one.notna(), ~one.isin(values)),
         "=": lambda: (own.notna().all(axis="columns"), one.isin(values) if values else one == other),

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -37,8 +36,9 @@ from acktrail.model.batches import StateBatch
 from acktrail.model.records import LEAST_VALUES
 from acktrail.model.rules.catalogue import QUALITY_RULES
 from acktrail.replay.derived_columns import StateBatches
+from acktrail_expectations.batch_expectations import BATCH_EXPECTATIONS, broken_rows
 from acktrail_expectations.evaluation import checks_of, evaluate
-from acktrail_expectations.frames.frame_columns import BATCH_RULES, ObservedCluster, batch_columns
+from acktrail_expectations.frames.frame_columns import ObservedCluster, batch_columns
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
@@ -107,7 +107,7 @@ def test_what_is_not_known_is_not_compared() -> None:
     ):
         results = evaluate(suite, checks_of(suite), frame, str)
         assert [each.state.value for each in results if each.expectation == rule] == ["not_evaluated"]
-    nowhere = record_frames(moved_away(RECORDS), ObservedCluster(delivery_states=(0, 2, 4)))
+    nowhere = record_frames(moved_away(RECORDS), ObservedCluster(allows_archiving=False))
     assert failing("state_records", nowhere.add(moved_away(RECORDS), since={})) == set()
 
 
@@ -118,7 +118,6 @@ def test_archiving_passes_where_the_release_has_it() -> None:
     assert failing("state_records", record_frame(archiving, ObservedCluster())) == set()
 
 
-BEFORE_4_4 = ObservedCluster(delivery_states=(0, 2, 4))
 Lists = list[tuple[StateBatch, ...] | None]
 
 inverted_too = st.lists(
@@ -141,13 +140,12 @@ def column(lists: Lists) -> pa.ChunkedArray:
     return pa.chunked_array([head, pa.array(rows[3:], BATCHES)])
 
 
-def taken(lists: Lists, numbers: list[int]) -> dict[str, list[Any]]:
-    """The columns about batches of as many records, true where not known; each number is all that bounds its record."""
+def frame_of_lists(lists: Lists, numbers: list[int]) -> pd.DataFrame:
+    """As many records; each number is all that bounds its record."""
     own = pd.array(numbers[: len(lists)], "Int64")
     batches = pd.Series(column(lists), dtype=pd.ArrowDtype(column(lists).type))
-    bounds = {name for names in BATCH_RULES.values() for name in names}
-    frame = pd.DataFrame({"batches": batches, **dict.fromkeys((*LEAST_VALUES, *bounds), own)})
-    return {name: found.fillna(value=True).tolist() for name, found in batch_columns(frame, BEFORE_4_4).items()}
+    bounds = {bound for _, bound in BATCH_EXPECTATIONS.values() if bound is not None}
+    return pd.DataFrame({"batches": batches, **dict.fromkeys((*LEAST_VALUES, *bounds), own)})
 
 
 def shared(batches: tuple[StateBatch, ...]) -> bool:
@@ -168,7 +166,9 @@ PLAIN: dict[str, Callable[[tuple[StateBatch, ...], int], bool]] = {
     "batches_ascending": lambda bs, _: any(b.first_offset < a.first_offset for a, b in pairwise(bs)),
     "batches_non_overlapping": lambda bs, _: shared(bs),
     "batches_not_below_start": lambda bs, start: any(b.first_offset < start for b in bs),
-    "delivery_state_allowed": lambda bs, _: any(b.delivery_state not in (0, 2, 4) for b in bs),
+    "delivery_state_allowed": lambda bs, archives: any(
+        b.delivery_state not in ((0, 2, 3, 4) if archives else (0, 2, 4)) for b in bs
+    ),
     "delivery_count_possible": lambda bs, _: any(not 0 <= b.delivery_count <= 25 for b in bs),
     "delivery_count_within_limit": lambda bs, limit: any(b.delivery_count > limit for b in bs),
     "acknowledged_count_ge_1": lambda bs, _: any((b.delivery_state, b.delivery_count) == (2, 0) for b in bs),
@@ -176,29 +176,36 @@ PLAIN: dict[str, Callable[[tuple[StateBatch, ...], int], bool]] = {
     "mergeable_neighbours": lambda bs, _: any(follows(a, b) for a, b in pairwise(bs)),
     "uninitialized_without_batches": lambda bs, marked: bool(bs) and marked != 0,
     "start_offset_le_end_offset": lambda bs, start: bool(bs) and max(b.last_offset for b in bs) + 1 < start,
-    "field_values_possible": lambda bs, _: any(b.first_offset < 0 or b.last_offset == 2**63 - 1 for b in bs),
     "batches_below_log_end": lambda bs, end: any(b.last_offset >= end for b in bs),
 }
 
 
-@pytest.mark.parametrize("rule", BATCH_RULES)
+@pytest.mark.parametrize("rule", BATCH_EXPECTATIONS)
 @given(lists=many, numbers=st.lists(st.integers(0, 14), min_size=8, max_size=8))
 def test_a_rule_of_many_batches_is_that_of_each(rule: str, lists: Lists, numbers: list[int]) -> None:
-    """A record breaks a rule where its own batches do, by the number in its own row. The first three rules are broken
-    exactly where the model finds a disorder."""
-    kept = taken(lists, numbers)
-    broken = [not found for found in kept[rule]]
+    """A record breaks a rule where its own batches do, by the number in its own row."""
+    broken = broken_rows(rule, frame_of_lists(lists, numbers)).tolist()
     assert broken == [PLAIN[rule](batches or (), number) for batches, number in zip(lists, numbers, strict=False)]
-    orders = zip(*(kept[each] for each in [*BATCH_RULES][:3]), strict=True)
-    assert [False in own for own in orders] == [not in_order(batches or ()) for batches in lists]
+
+
+@given(many)
+def test_batches_in_order_break_none_of_three_rules(lists: Lists) -> None:
+    """And where the model finds a disorder one of them is broken."""
+    frame = frame_of_lists(lists, [0] * len(lists))
+    orders = zip(*(broken_rows(rule, frame) for rule in [*BATCH_EXPECTATIONS][:3]), strict=True)
+    assert [True in own for own in orders] == [not in_order(batches or ()) for batches in lists]
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))
-def test_terminal_offsets_are_counted_as_the_model_counts(lists: Lists, starts: list[int]) -> None:
-    """Terminal offsets of each record are the model's count above its own start offset."""
-    expected = [terminal_count(bs or (), start) for bs, start in zip(lists, starts, strict=False)]
+def test_numbers_of_batches_are_those_of_the_model(lists: Lists, starts: list[int]) -> None:
+    """Terminal offsets of each record are the model's count above its own start offset; values are possible where no
+    batch has one that no broker writes."""
+    found = batch_columns(frame_of_lists(lists, starts))
 
-    assert expected == taken(lists, starts)["terminal_offsets"]
+    counted = [terminal_count(bs or (), start) for bs, start in zip(lists, starts, strict=False)]
+    assert found["terminal_offsets"].tolist() == counted
+    possible = [all(b.first_offset >= 0 and b.last_offset < 2**63 - 1 for b in bs or ()) for bs in lists]
+    assert found["are_values_possible"].fillna(value=True).tolist() == possible
 
 
 def test_a_batch_with_a_null_is_no_batch() -> None:

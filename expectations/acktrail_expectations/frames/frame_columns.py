@@ -1,7 +1,5 @@
 """Columns for pandas: whole numbers that may be missing, everything else as Arrow has it; and the cluster as one
 observation shows it, as far as expectations depend on it.
-
-The rules of state batches, for every table that has them, look at the batches of many records at once.
 """
 
 from __future__ import annotations
@@ -17,10 +15,10 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes, state_partitions_of
-from acktrail.model.batches import DURABLE_STATES, TERMINAL_STATES, DeliveryState
+from acktrail.model.batches import TERMINAL_STATES
 from acktrail.model.records import LEAST_VALUES
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
-from acktrail.replay.derived_columns import StateBatches, batch_laws
+from acktrail.replay.derived_columns import BATCH_RULES, StateBatches
 
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""
@@ -34,9 +32,6 @@ _DEAD_LETTER_CONFIG: Final = "errors.deadletterqueue.topic.name"
 
 MOST_UPDATES: Final = 500
 """The highest that ``share.coordinator.snapshot.update.records.per.snapshot`` can be set to, and its default."""
-
-_ALL_STATES: Final = tuple(sorted(int(state) for state in DURABLE_STATES))
-_WITHOUT_ARCHIVING: Final = tuple(state for state in _ALL_STATES if state != DeliveryState.ARCHIVING)
 
 _LOGS: Final = pa.schema(
     {"topic_id": pa.string(), "partition": pa.int32(), "log_start_offset": pa.int64(), "log_end_offset": pa.int64()}
@@ -130,69 +125,23 @@ def _has_key(table: pa.Table) -> BoolArray:
     return np.logical_and.reduce(known)
 
 
-BATCH_RULES: Final[Mapping[str, tuple[str, ...]]] = {
-    "batch_first_le_last": (),
-    "batches_ascending": (),
-    "batches_non_overlapping": (),
-    "batches_not_below_start": ("start_offset",),
-    "delivery_state_allowed": (),
-    "delivery_count_possible": (),
-    "delivery_count_within_limit": ("delivery_count_limit",),
-    "acknowledged_count_ge_1": (),
-    "available_count_lt_limit": ("delivery_count_limit",),
-    "mergeable_neighbours": (),
-    "uninitialized_without_batches": ("is_uninitialized",),
-    "start_offset_le_end_offset": ("start_offset",),
-    "field_values_possible": (),
-    "batches_below_log_end": ("log_end_offset",),
-}
-"""The rules whose condition is ``batches``, by their ids, and the columns that bound them, a number a row.
+def batch_columns(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Numbers that the `batches` of each row show.
 
-A record breaks one of the first three exactly when its batches are not `in_order`
-(``tests/support/definitions/batch_laws.py``).
-"""
-
-
-def batch_columns(frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
-    """Whether the `batches` of each row keep each rule that is about columns of `frame`, by its name: missing where
-    these, or the row's batches, are. All rules are looked at together, because the batches are taken apart once.
-
-    Also `terminal_offsets`: how many offsets at or above the start offset are finished, of all where it is not known.
+    Returns:
+        `terminal_offsets`: how many offsets at or above the start offset are finished, of all where it is not known.
+        `are_values_possible`: the fields of the row and of its batches have values that a broker writes; missing
+        without batches.
     """
     states = StateBatches.of(pa.table({name: _arrow(frame[name]) for name in ("start_offset", "batches")}))
     start = np.where(states.known, states.starts, _LEAST)
-    columns = {"terminal_offsets": pd.Series(states.covered(states.is_in(TERMINAL_STATES), start), dtype="Int64")}
-    bounds = {
-        name: frame[name].to_numpy(np.int64, na_value=0)[states.owners]
-        for name in ("delivery_count_limit", "is_uninitialized", "log_end_offset")
-        if name in frame
-    }
-    broken = {rule: states.having(mask) for rule, mask in _breaking(states, cluster, bounds).items()}
-    for rule, mask in (broken | {"start_offset_le_end_offset": states.ends_below_start}).items():
-        is_known = frame[["batches", *BATCH_RULES[rule]]].notna().all(axis="columns")
-        columns[rule] = pd.Series(~mask, dtype="boolean").where(is_known, pd.NA)
+    possible = ~states.having(BATCH_RULES["field_values_possible"](states))
     for name, least in LEAST_VALUES.items():
-        columns["field_values_possible"] &= ~known_true(frame[name] < least)
-    return columns
-
-
-def _breaking(states: StateBatches, cluster: ObservedCluster, bounds: Mapping[str, Int64Array]) -> dict[str, BoolArray]:
-    """By rule: the batches that break it; `bounds`: a number a batch. Without a log end its rule is left out."""
-    batches, limit = states.batches, bounds["delivery_count_limit"]
-    state, count, first, last = (getattr(batches, name) for name in _FIELDS)
-    is_next = (first[1:] == last[:-1] + 1) & (state[1:] == state[:-1]) & (count[1:] == count[:-1])
-    found = {
-        **batch_laws(states),
-        "delivery_state_allowed": ~states.is_in(cluster.delivery_states),
-        "delivery_count_within_limit": count > limit,
-        "acknowledged_count_ge_1": (state == DeliveryState.ACKNOWLEDGED) & (count == 0),
-        "available_count_lt_limit": (state == DeliveryState.AVAILABLE) & (count >= limit),
-        "mergeable_neighbours": states.after_another(is_next),
-        "uninitialized_without_batches": bounds["is_uninitialized"] != 0,
+        possible &= ~known_true(frame[name] < least)
+    return {
+        "terminal_offsets": pd.Series(states.covered(states.is_in(TERMINAL_STATES), start), dtype="Int64"),
+        "are_values_possible": pd.Series(possible, dtype="boolean").where(frame["batches"].notna(), pd.NA),
     }
-    if "log_end_offset" in bounds:
-        found["batches_below_log_end"] = last >= bounds["log_end_offset"]
-    return found
 
 
 def _arrow(series: pd.Series) -> pa.Array | pa.ChunkedArray:
@@ -210,13 +159,13 @@ def delivery_count_limits(group_ids: pd.Series, cluster: ObservedCluster) -> pd.
 class ObservedCluster:
     """What a run knows of its cluster.
 
-    `delivery_states`: numbers that its release may persist. By group id, where the cluster reports them (Kafka 4.3 and
+    `allows_archiving`: its release may persist that state. By group id, where the cluster reports them (Kafka 4.3 and
     later): `delivery_count_limits`, and `lock_limits`, the records that may be in flight in a share partition.
     `has_dead_letters`: it is known to be Kafka 4.4 or later. `state_partition_count` None: not known. `topics`: names
     by id. `logs`: one row a topic partition, its highest log start and log end of the observation.
     """
 
-    delivery_states: tuple[int, ...] = _ALL_STATES
+    allows_archiving: bool = True
     delivery_count_limits: Mapping[str, int] = field(default_factory=dict)
     lock_limits: Mapping[str, int] = field(default_factory=dict)
     has_dead_letters: bool = False
@@ -244,13 +193,12 @@ def observed_cluster(groups: pa.Table, offsets: pa.Table) -> ObservedCluster:
     rows = groups.select(["group_id", "configs"]).to_pylist()
     configs = [(row["group_id"], dict(row["configs"])) for row in rows if row["configs"]]
     has_dead_letters = any(_DEAD_LETTER_CONFIG in names for _, names in configs)
-    archives = not configs or has_dead_letters
     of_logs = offsets.filter(pc.is_null(offsets["group_id"]))
     state_partitions = of_logs.filter(pc.equal(of_logs["topic"], STATE_TOPIC))["partition"].unique()
     by_partition = of_logs.filter(pc.is_valid(of_logs["topic_id"])).group_by(["topic_id", "partition"])
     ends = by_partition.aggregate([("log_start_offset", "max"), ("log_end_offset", "max")])
     return ObservedCluster(
-        delivery_states=_ALL_STATES if archives else _WITHOUT_ARCHIVING,
+        allows_archiving=not configs or has_dead_letters,
         delivery_count_limits=_limits(configs, _LIMIT_CONFIG),
         lock_limits=_limits(configs, _LOCK_LIMIT_CONFIG),
         has_dead_letters=has_dead_letters,

@@ -92,9 +92,10 @@ class StateRecordFrames:
             `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (the lowest legal values),
             `completed_offsets` (start offset plus delivery complete count) and the lowest legal one,
             `updates_since_snapshot`, `kept_create_timestamp_ms` (see `snapshot_bounds`),
-            `first_state_partition` (the least one that has the key), `home_state_partition` (the one its hash names),
-            `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `most_updates`, `batch_columns`;
-            where bytes are compared, `matches_raw_bytes` (the decoded columns equal key and value decoded again).
+            `first_state_partition` (the least one that has the key), `home_state_partition` (that its hash names),
+            `is_uninitialized` (snapshots: no start offset), `is_archiving_allowed`, `delivery_count_limit`,
+            `most_updates`, `batch_columns`; where bytes are compared, `matches_raw_bytes` (the decoded columns equal
+            key and value decoded again).
         """
         table, place = self._ordered(records.select(list(RECORD_COLUMNS)))
         frame = frame_of(table)
@@ -107,10 +108,11 @@ class StateRecordFrames:
             **bounds,
             **placed,
             is_uninitialized=frame["start_offset"].isna() & is_snapshot,
+            is_archiving_allowed=self._cluster.allows_archiving,
             delivery_count_limit=delivery_count_limits(frame["group_id"], self._cluster),
             most_updates=self._cluster.most_updates,
         )
-        whole = whole.assign(**batch_columns(whole, self._cluster))
+        whole = whole.assign(**batch_columns(whole))
         wanted = (place >= 0) & (table["offset"].to_numpy() >= bounds_of(table, since))
         new = whole[wanted].reset_index(drop=True)
         return new.assign(matches_raw_bytes=_matching(records, place[wanted])) if self._compares_bytes else new

@@ -91,7 +91,8 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
 
     Returns:
         The columns of ``SHARE_PARTITION_STATES`` and `log_start_offset`, `log_end_offset` (missing for a topic that is
-        gone or may not be seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`, `batch_columns`,
+        gone or may not be seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`,
+        `is_archiving_allowed`, `batch_columns`,
         `completed_end` (start offset plus delivery complete count), `finished_records` (the sum of the table's own
         columns), `inflight_records` (delivered, and neither finished nor given up), `lock_limit` (missing where not
         known).
@@ -100,6 +101,7 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
     derived = frame.assign(
         home_state_partition=home_state_partitions(states, cluster.state_partition_count),
         is_uninitialized=frame["start_offset"].isna(),
+        is_archiving_allowed=cluster.allows_archiving,
         inflight_records=frame["available_records"] + frame["archiving_records"].fillna(0),
         lock_limit=frame["group_id"].map(dict(cluster.lock_limits)).astype("Int64"),
         completed_end=frame["start_offset"] + frame["delivery_complete_count"],
@@ -108,7 +110,7 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
     )
     logs = frame_of(cluster.logs)
     whole = derived.merge(logs, how="left", on=["topic_id", "partition"], validate="many_to_one")
-    return whole.assign(**batch_columns(whole, cluster))
+    return whole.assign(**batch_columns(whole))
 
 
 def reconciliations_frame(reconciliations: pa.Table) -> pd.DataFrame:

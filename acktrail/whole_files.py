@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -12,9 +13,9 @@ from typing import Any
 from acktrail.errors import ConfigurationError, MalformedFile
 
 
-def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True) -> Path:
-    """Write `content` (text as UTF-8) to `file`, all of it or nothing. Raises ConfigurationError: it cannot be
-    written, or (`makes_folders` False) its folder is not there."""
+def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True, mode: int = 0o644) -> Path:
+    """Write `content` (text as UTF-8) to `file`, all of it or nothing, with the permissions `mode`. Raises
+    ConfigurationError: it cannot be written, or (`makes_folders` False) its folder is not there."""
     data = content.encode() if isinstance(content, str) else content
     folder = file.absolute().parent
     try:
@@ -26,12 +27,18 @@ def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True)
                 opened.write(data)
                 opened.flush()
                 os.fsync(opened.fileno())
-            draft.chmod(0o644)
+            draft.chmod(mode)
             draft.replace(file)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise ConfigurationError(f"{file} cannot be written: {why}", hint="name a folder you may write to") from error
     return file
+
+
+def sha256_of(file: Path) -> str:
+    """SHA-256 of the file's bytes, in hex."""
+    with file.open("rb") as raw:
+        return hashlib.file_digest(raw, "sha256").hexdigest()
 
 
 def read_text(file: Path, *, hint: str) -> str:

@@ -18,6 +18,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.exported_logs import LogSpan, Origin, SourcePartition, state_source_partition
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
+from acktrail.whole_files import sha256_of
 from acktrail_connect.contract import SourceTask, SourceTaskContext
 from acktrail_connect.sinks.delta_sink import DeltaSink
 from acktrail_connect.source_batches import SourceBatch
@@ -25,7 +26,7 @@ from acktrail_connect.task_execution import TaskExecution, TaskSummary
 from acktrail_copied_logs.copied_files import choose_dialect, conflicting_records, raw_batches
 from acktrail_copied_logs.dialects import KAFKA_4_2, RELEASED, Dialect
 from acktrail_copied_logs.import_observation import import_observation
-from acktrail_copied_logs.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
+from acktrail_copied_logs.log_segment import ReadReport, cluster_id_beside, shown_name, topic_id_beside
 
 _ROWS_AT_ONCE: Final = 65_536
 FILE: Final = "file"

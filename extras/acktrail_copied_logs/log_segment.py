@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import re
 import shutil
 import tempfile
@@ -170,12 +169,6 @@ def cluster_id_beside(file: Path) -> str | None:
 def shown_name(file: Path) -> str:
     """The file's name; that of a segment, which says little, with its folder's."""
     return f"{file.absolute().parent.name}/{file.name}" if bare_suffix(file) == SEGMENT_SUFFIX else file.name
-
-
-def sha256_of(file: Path) -> str:
-    """SHA-256 of the file's bytes, in hex."""
-    with file.open("rb") as raw:
-        return hashlib.file_digest(raw, "sha256").hexdigest()
 
 
 def _value(file: Path, beside: Path, name: str, separator: str) -> str | None:

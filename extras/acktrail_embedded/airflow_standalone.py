@@ -10,15 +10,16 @@ import random
 import secrets
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import IO, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from acktrail.config import environment
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
+from acktrail.whole_files import write_whole
 from acktrail_embedded.airflow_api import TAIL_LINES, AirflowApi, DagWatch, polling
 from acktrail_embedded.process.guarded_process import GuardedProcess
 
@@ -167,14 +168,6 @@ def write_settings(folder: Path, *, dags_folder: Path, ports: AirflowPorts, pass
     }
     values = {name: value.replace("%", "%%") for name, value in own.items()} | ports._asdict()
     template = Template(files("acktrail_embedded").joinpath("airflow-standalone.cfg").read_text("utf-8"))
-    with _private(folder / "airflow.cfg") as file:
-        file.write(template.substitute(values, host=HOST, url=f"http://{HOST}:{ports.api}"))
-    with _private(folder / _PASSWORDS) as file:
-        json.dump(dict(passwords), file)
-
-
-@contextlib.contextmanager
-def _private(path: Path) -> Iterator[IO[str]]:
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        yield file
+    config = template.substitute(values, host=HOST, url=f"http://{HOST}:{ports.api}")
+    write_whole(config, folder / "airflow.cfg", mode=0o600)
+    write_whole(json.dumps(dict(passwords)), folder / _PASSWORDS, mode=0o600)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, Final
 from acktrail.backoff import passing
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.whole_files import write_whole
 from acktrail_connect.contract import Config, WorkLease
 from acktrail_connect.worker.connector_config import ConnectorPlan
 from acktrail_connect.worker.redaction import Redaction
@@ -37,8 +37,8 @@ class StoredConnector:
 
 
 class ConfigStore:
-    """Connectors by name. `folder` None: they live as long as the process. A file is written beside and renamed, so
-    that a crash leaves the old or the new one; only its owner may read it. Raises ConfigurationError when the folder
+    """Connectors by name. `folder` None: they live as long as the process. A crash leaves the old or the new file of
+    a connector; only its owner may read it. Raises ConfigurationError when the folder
     cannot be read or written."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -49,7 +49,8 @@ class ConfigStore:
                 folder.mkdir(parents=True, exist_ok=True)
                 files = sorted(folder.glob("*.json"))
             except OSError as error:
-                raise _unusable(folder, error) from error
+                hint = "the worker keeps connectors there"
+                raise ConfigurationError(f"{folder} cannot be used: {error.strerror}", hint=hint) from error
             self._connectors = dict(map(_read, files))
 
     def all(self) -> dict[str, StoredConnector]:
@@ -60,16 +61,7 @@ class ConfigStore:
         """Keep it, in place of another of this name."""
         if self._folder is not None:
             content = {"name": name, "config": dict(connector.config), "target": connector.target.value}
-            file = self._file(name)
-            beside = file.with_suffix(".new")
-            try:
-                with os.fdopen(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as opened:
-                    json.dump(content, opened, indent=2)
-                    opened.flush()
-                    os.fsync(opened.fileno())
-                beside.replace(file)
-            except OSError as error:
-                raise _unusable(self._folder, error) from error
+            write_whole(json.dumps(content, indent=2), self._file(name), mode=0o600)
         self._connectors[name] = connector
 
     def remove(self, name: str) -> None:
@@ -94,10 +86,6 @@ def _read(file: Path) -> tuple[str, StoredConnector]:
         raise ConfigurationError(
             f"{file} is no connector's file: {type(error).__name__}", hint="remove it, or restore it from a backup"
         ) from error
-
-
-def _unusable(folder: Path, error: OSError) -> ConfigurationError:
-    return ConfigurationError(f"{folder} cannot be used: {error.strerror}", hint="the worker keeps connectors there")
 
 
 class ConnectorRun(RunThread):

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.whole_files import write_whole
 from acktrail_embedded.kafka.installation import DEFAULT_VERSION, RELEASES, Installation, install, known_release
 from acktrail_embedded.process.guarded_process import GuardedProcess, is_held
 
@@ -359,9 +360,7 @@ def start_detached(version: str, *, folder: Path, port: int = 0) -> DetachedBrok
 def _write_down(broker: EmbeddedBroker) -> DetachedBroker:
     """Write down how to find the broker, before it is released."""
     known: dict[str, Any] = {name: getattr(broker, name) for name in _WRITTEN}
-    draft = broker.folder / f"{_STATE}.new"
-    draft.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    draft.replace(broker.folder / _STATE)
+    write_whole(json.dumps(known, indent=1) + "\n", broker.folder / _STATE)
     return DetachedBroker(**known, folder=broker.folder)
 
 

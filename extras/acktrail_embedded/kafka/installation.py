@@ -22,6 +22,7 @@ from acktrail import config
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
 from acktrail.java import find_java
 from acktrail.text_tables import StepLines
+from acktrail.whole_files import sha256_of
 from acktrail_embedded.process.guarded_process import GuardedProcess
 
 DEFAULT_VERSION: Final = "4.3.1"
@@ -113,12 +114,6 @@ class JarLock:
                 "that serves it",
                 data={"folder": str(folder), "file": name},
             )
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_lock(version: str) -> JarLock:

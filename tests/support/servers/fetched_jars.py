@@ -11,7 +11,8 @@ import pytest
 from acktrail import config
 from acktrail.errors import RetryableError
 from acktrail.java import find_java
-from acktrail_embedded.kafka.installation import dependency, retrieve, sha256_of
+from acktrail.whole_files import sha256_of
+from acktrail_embedded.kafka.installation import dependency, retrieve
 
 __all__ = ["fetched_jars"]
 

@@ -22,7 +22,7 @@ from acktrail.format.columns.share_partition_keys import first_matches, key_code
 from acktrail.model.exported_logs import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.replay.stored_offsets import OffsetRuns
-from acktrail.tables.commit_order import exported_before, number_at
+from acktrail.tables.commit_order import exported_before
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.open_runs import SAMPLED
@@ -122,7 +122,7 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
         run_id=run_id,
         after_began_at=times["min"],
         observed_at=times["max"],
-        run_number=number or number_at(times["max"]),
+        run_number=number,
         records_version=version,
     )
     state_logs, is_counted = _state_logs(tables, run_id, observation.exported_before)
@@ -133,12 +133,11 @@ def _sampled_runs(tables: Tables) -> dict[str, dict[str, int]]:
     """The number by run and phase, read piece by piece: a table holds every observation ever made."""
     runs: dict[str, dict[str, int]] = {}
     for snapshot in filter(None, map(tables.snapshot, SAMPLED)):
-        for batch in snapshot.batches(columns=["run_id", "phase", "observed_at", "run_number"]):
+        for batch in snapshot.batches(columns=["run_id", "phase", "run_number"]):
             sides = pa.Table.from_batches([batch]).group_by(["run_id", "phase"], use_threads=False)
-            for row in sides.aggregate([("observed_at", "max"), ("run_number", "max")]).to_pylist():
-                number = row["run_number_max"] or number_at(row["observed_at_max"])
+            for row in sides.aggregate([("run_number", "max")]).to_pylist():
                 phases = runs.setdefault(row["run_id"], {})
-                phases[row["phase"]] = max(number, phases.get(row["phase"], number))
+                phases[row["phase"]] = max(row["run_number_max"], phases.get(row["phase"], 0))
     return runs
 
 
@@ -263,8 +262,7 @@ def _of_phase(rows: pa.Table, phase: str, keys: pa.Table, key: tuple[str, ...]) 
     matches = first_matches(keys, own, key)
     if "topic_id" in key and key != KEY_COLUMNS:
         matches = pc.if_else(pc.is_valid(keys["topic_id"]), matches, pa.scalar(None, pa.int64()))
-    found: pa.Table = own.take(matches)
-    return found
+    return own.take(matches)
 
 
 def _error_texts(rows: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:

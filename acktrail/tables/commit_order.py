@@ -20,9 +20,9 @@ from acktrail.tables.delta.store import Tables
 
 NUMBERS: Final = "offset_observations"
 """The table and the app id in it that count observations."""
-_OF_RUN: Final = ("run_number", "observed_at")
+_OF_RUN: Final = "run_number"
 _RANGES: Final = "export_ranges"
-_OF_EXPORT: Final = ("records_version", "exported_at")
+_OF_EXPORT: Final = "records_version"
 WRITTEN: Final[Mapping[str, str]] = MappingProxyType(
     {_RANGES: "exported_at", "group_observations": "observed_at", NUMBERS: "observed_at"}
 )
@@ -43,28 +43,21 @@ def number_at(instant: dt.datetime) -> int:
 
 
 def in_order(rows: pa.Table, *, newest_first: bool = False) -> pa.Table:
-    """`rows` of runs in the order of their commits. Those without a `run_number` are ordered by time."""
-    number, time = _OF_RUN
-    numbers = pc.coalesce(rows[number], rows[time].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
-    kept = rows.append_column("", numbers).sort_by([("", "descending" if newest_first else "ascending")])
-    return kept.select(rows.column_names)
+    """`rows` of runs in the order of their commits."""
+    return rows.sort_by([(_OF_RUN, "descending" if newest_first else "ascending")])
 
 
 def newest_rows(tables: Tables, name: str, columns: Sequence[str]) -> pa.Table:
     """The rows that the newest run or export committed to the table `name`; none: it has no row."""
-    for column in _OF_EXPORT if name == _RANGES else _OF_RUN:
-        found = greatest(tables, name, column)
-        if found is not None:
-            return tables.read(name, columns=columns, where=pc.field(column) >= pa.scalar(found))
-    return tables.read(name, columns=columns)
+    column = _OF_EXPORT if name == _RANGES else _OF_RUN
+    return tables.read(name, columns=columns, where=pc.field(column) == greatest(tables, name, column))
 
 
 def exported_before(run_id: str, version: int | None, at: dt.datetime) -> pc.Expression:
-    """The rows of ``export_ranges`` of a run's own export, and those up to a `version` of ``state_records`` (None: not
-    known). Rows without a version are compared by time, with `at`."""
-    known, own = pc.field("records_version"), pc.field("run_id") == run_id
+    """The rows of ``export_ranges`` of a run's own export, and those up to a `version` of ``state_records``; where that
+    is not known (None), up to the time `at`."""
     timely = pc.field("exported_at") <= pa.scalar(at, INSTANT)
-    return own | timely if version is None else own | (known <= version) | (known.is_null() & timely)
+    return (pc.field("run_id") == run_id) | (timely if version is None else pc.field(_OF_EXPORT) <= version)
 
 
 def runs_ahead(tables: Tables, now: dt.datetime) -> dict[str, dt.datetime]:

@@ -328,7 +328,7 @@ class RunTables:
 
 def shown_run(tables: Tables, run_id: str | None) -> str:
     """`run_id`, or the run observed last. Raises as `chosen_run`."""
-    runs = tables.read("reconciliations", columns=("run_id", "observed_at", "run_number"))
+    runs = tables.read("reconciliations", columns=("run_id", "run_number"))
     return chosen_run(runs, newest_reconciliation(tables)[0], run_id, root=tables.root)
 
 

@@ -154,7 +154,7 @@ class _Families:
 
     def _lasting_mismatches(self) -> int | None:
         """None: there are no two reconciliations."""
-        totals = in_order(self._tables.read("run_totals", columns=["run_id", "observed_at", "run_number"]))
+        totals = in_order(self._tables.read("run_totals", columns=["run_id", "run_number"]))
         newest = totals["run_id"].to_pylist()[-2:]
         if len(newest) < 2:
             return None

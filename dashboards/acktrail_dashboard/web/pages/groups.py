@@ -147,7 +147,7 @@ def windows_of_group(
 def _past_strips(visit: Visit, own: pc.Expression) -> list[dict[str, Any]]:
     """Bands at up to 24 reconciliations within the range of time, the oldest first, on a scale that all share. The x of
     a picture is offset minus start offset. `has_moved`: the start offset is not the one before."""
-    runs = visit.read("run_totals", columns=("run_id", "observed_at", "run_number"), where=visit.within("observed_at"))
+    runs = visit.read("run_totals", columns=("run_id", "run_number"), where=visit.within("observed_at"))
     ids: list[str] = in_order(runs, newest_first=True)["run_id"].to_pylist()
     chosen = ids[:: max(1, -(-len(ids) // _PAST))]
     if not chosen:

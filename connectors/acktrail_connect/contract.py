@@ -68,6 +68,10 @@ class Gauge:
 class SourceTask(ABC):
     """One task of a source connector: reads one or more source partitions."""
 
+    limits: str = ""
+    """What keeps the task from seeing everything that it is for, for its status; empty: nothing is known to. Read by
+    any thread."""
+
     @abstractmethod
     def start(self, context: SourceTaskContext) -> None:
         """Begin at the positions that `context` gives.
@@ -100,12 +104,6 @@ class SourceTask(ABC):
     def gauges(self) -> Sequence[Gauge]:
         """What the worker's metrics show of the source. Called by any thread."""
         return ()
-
-    @property
-    def limits(self) -> str:
-        """What keeps the task from seeing everything that it is for, for its status; empty: nothing is known to. Called
-        by any thread."""
-        return ""
 
     @property
     def is_finished(self) -> bool:
@@ -197,6 +195,8 @@ class SourceConnector(Configured):
     """A source. `reads_logs`: its batches have spans, which count every record of a log."""
 
     reads_logs: ClassVar[bool] = False
+    cluster_id: str | None = None
+    """The cluster that the rows are of; None: no Kafka cluster. Known after ``start``."""
 
     def start(self) -> None:
         """Find out what there is to read. Raises what the worker shall do about it (see above)."""
@@ -211,11 +211,6 @@ class SourceConnector(Configured):
 
     def stop(self) -> None:
         """Close what ``start`` opened. May be called without it."""
-
-    @property
-    def cluster_id(self) -> str | None:
-        """The cluster that the rows are of; None: no Kafka cluster. Known after ``start``."""
-        return None
 
     def source_partitions(self) -> Sequence[SourcePartition]:
         """Those that are known after ``start``; a source that finds its parts as it goes gives none."""

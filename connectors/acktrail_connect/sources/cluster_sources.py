@@ -27,16 +27,11 @@ class ClusterSource(SourceConnector):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._kafka = kafka_config(config)
-        self._cluster_id: str | None = None
 
     def start(self) -> None:
         """Ask for the cluster's id."""
         with ShareGroupAdmin(self._kafka) as admin:
-            self._cluster_id = admin.cluster_id
-
-    @property
-    def cluster_id(self) -> str | None:
-        return self._cluster_id
+            self.cluster_id = admin.cluster_id
 
     def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # as the class says
         return [{}]
@@ -63,7 +58,7 @@ class ScheduledTask(SourceTask):
 
     def __init__(self, config: KafkaConfig, *, interval_s: float, acls: Sequence[Acl] = ()) -> None:
         self._config, self._interval_s = config, interval_s
-        self._acls, self._limits = acls, ""
+        self._acls = acls
         self._context = SourceTaskContext()
         self._admin: ShareGroupAdmin | None = None
         self._began_at = self._begins_at = 0.0
@@ -81,12 +76,8 @@ class ScheduledTask(SourceTask):
             self._context.stop.wait(min(timeout_s, self._begins_at - now))
             return ()
         self._began_at, self._begins_at = now, now + self._interval_s
-        self._limits = missing_rights(self._admin, self._acls)
+        self.limits = missing_rights(self._admin, self._acls)
         return [self.look(self._admin)]
-
-    @property
-    def limits(self) -> str:
-        return self._limits
 
     @abstractmethod
     def look(self, admin: ShareGroupAdmin) -> SourceBatch:

@@ -41,7 +41,7 @@ class LogSource(ClusterSource):
     def start(self) -> None:
         """Find the topic; a cluster without one is waited for."""
         with ShareGroupAdmin(self._kafka) as admin:
-            self._cluster_id = admin.cluster_id
+            self.cluster_id = admin.cluster_id
             topic = StateTopic(admin, self.topic)
             if topic.is_present:
                 self._topic_id, self._partition_count = topic.topic_id, topic.partition_count
@@ -63,7 +63,7 @@ class LogSource(ClusterSource):
         return self.reader(self._kafka, self.topic, bounded=bounded, partitions=chosen, linger_s=self.linger_s)
 
     def source_partitions(self) -> Sequence[SourcePartition]:
-        kind, cluster_id = self.reader.kind, self._cluster_id or ""
+        kind, cluster_id = self.reader.kind, self.cluster_id or ""
         return [log_partition(kind, cluster_id, self._topic_id, number) for number in range(self._partition_count)]
 
     def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:

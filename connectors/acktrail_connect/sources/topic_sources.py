@@ -169,7 +169,6 @@ class DeadLetterTask(SourceTask):
         self._admin: ShareGroupAdmin | None = None
         self._topics: dict[str, _DeadLetterTopic] = {}
         self._looked_at = 0.0
-        self._limits = ""
 
     def start(self, context: SourceTaskContext) -> None:
         self._context = context
@@ -192,10 +191,6 @@ class DeadLetterTask(SourceTask):
             topic.stop()
         if self._admin is not None:
             self._admin.close()
-
-    @property
-    def limits(self) -> str:
-        return self._limits
 
     @property
     def is_finished(self) -> bool:
@@ -230,7 +225,7 @@ class DeadLetterTask(SourceTask):
         if self._admin is not None:
             missing, found = missing_rights(self._admin, _TO_FIND_TOPICS), dead_letter_topics(self._admin)
             dropped = [f"group {group_id!r}: {why}" for group_id, why in dropped_by_group(self._admin, found).items()]
-            self._limits = "; ".join([*([missing] if missing else []), *dropped])
+            self.limits = "; ".join([*([missing] if missing else []), *dropped])
             names = sorted(set(found.values()))
         for name in names:
             if name not in self._topics:

@@ -65,6 +65,7 @@ class MemorySource(SourceConnector):
 
     description = "Logs in memory."
     reads_logs = True
+    cluster_id = "memory"
     config_def: ClassVar[ConfigDef] = ConfigDef(
         [
             ConfigKey(name="memory.word", type=ConfigType.STRING, documentation="Any word.", default="w"),
@@ -87,10 +88,6 @@ class MemorySource(SourceConnector):
 
     def task(self, config: Config) -> _Task:
         return _Task({**config, "full": self.config})
-
-    @property
-    def cluster_id(self) -> str | None:
-        return "memory"
 
     def source_partitions(self) -> Sequence[SourcePartition]:
         return [SourcePartition(f"memory/{log.topic_id}/{log.partition}") for log in WORLD[-1].logs]

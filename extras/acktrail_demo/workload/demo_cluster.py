@@ -110,11 +110,6 @@ class DemoCluster:
         """A client of its own for each call: it is not for several threads."""
         return ShareGroupAdmin(self.config, bootstrap_timeout_s=min(10.0, self._deadline.remaining_s))
 
-    def topic_names(self) -> frozenset[str]:
-        """Every topic there is."""
-        with self._admin() as admin:
-            return _names(admin)
-
     def create_topics(self, partitions: Mapping[str, int]) -> dict[str, TopicId]:
         """Create topics, partition counts by name, and wait until the cluster knows their ids."""
         new = [NewTopic(name, count) for name, count in partitions.items()]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
-from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, ShareConsumer
+from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import ConfigurationError, OutcomeUnknown
+from acktrail.errors import OutcomeUnknown
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_demo.workload.demo_cluster import (
     DemoCluster,
@@ -42,7 +42,6 @@ _SHOW_EVERY_S: Final = 0.1
 _ANSWER_MS: Final = 10_000
 _POLL_S: Final = 0.25
 _LEAVE_S: Final = 15.0
-_DENIED: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,17 +146,10 @@ class ShareMember:
             self._deadline.check(f"group {self._group_id!r} to settle {self._outstanding()} more records")
             with self._translated():
                 messages = self._consumer.poll(_POLL_S)
-            self._settle([self._acknowledge(message) for message in messages if self._is_record(message)])
+            self._settle([self._acknowledge(message) for message in messages if message.error() is None])
 
     def _outstanding(self) -> int:
         return self._ledger.outstanding(self._logs)
-
-    def _is_record(self, message: Any) -> bool:
-        """False for an error that may pass. Raises NotAuthorized."""
-        error = message.error()
-        if error is not None and error.code() in _DENIED:
-            raise to_acktrail_error(KafkaException(error), operation="READ", kind="topic", name=message.topic() or "")
-        return error is None
 
     def _acknowledge(self, message: Any) -> ConfirmedAck:
         topic = message.topic()
@@ -210,7 +202,7 @@ def run_workload(
     Equal scales give equal acknowledgements.
     No consumer is left at the end. `fault_partitions`: as in ``plan_scenario``.
 
-    Raises Unreachable, NotAuthorized; ConfigurationError for Kafka before 4.2 or when one of the topics exists;
+    Raises Unreachable; ConfigurationError for Kafka before 4.2; RetryableError when a request failed;
     WorkloadUnfinished when `deadline_s` seconds were not enough: groups and topics remain; OutcomeUnknown when the
     broker did not say whether it took an acknowledgement.
     """
@@ -240,9 +232,6 @@ def _set_up(
 ) -> GroupScripts:
     """Create every topic's first incarnation."""
     first = {topic.name: topic.partitions for topic in scenario.topics if topic.incarnation == 1}
-    there = sorted(cluster.topic_names() & first.keys())
-    if there:
-        raise ConfigurationError(f"topic {there[0]!r} exists already", hint="start a new broker")
     return GroupScripts(
         cluster=cluster,
         producer=DemoProducer(cluster.config, deadline),

@@ -64,8 +64,7 @@ def default_executors(run_id: str) -> AbstractContextManager[Executors]:
     if found is None:
         text = f"this installation of acktrail names no executors (entry point `spark` of {_ENTRY_POINT})"
         raise MissingDependency(text, hint="install acktrail again: its entry points are those of another state of it")
-    opened: AbstractContextManager[Executors] = load(found)(None, run_id)
-    return opened
+    return load(found)(None, run_id)
 
 
 class InProcess:

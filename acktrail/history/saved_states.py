@@ -124,7 +124,8 @@ def read_saved(tables: Tables, table: SavedTable) -> SavedStates:
     version = snapshot.transaction_version(RECORDS_USED)
     if not places and not counts and version is None and table.by_position:
         return nothing.without(table.missing)
-    if _is_damaged(places, counts) or not (places or table.by_position):
+    has_all = counts == {place["state_partition"]: place["share_partitions"] for place in places}
+    if not (has_all and (places or table.by_position)):
         return nothing.without(f"{table.name} is damaged: rows are missing or too many")
     first: Mapping[str, Any] = places[0] if places else {}
     return replace(
@@ -237,11 +238,6 @@ def _places(saved: SavedStates, counts: Mapping[int, int]) -> pa.Table:
         for number, end in saved.positions.items()
     ]
     return pa.Table.from_pylist(places, schema=TABLES[saved.table.name])
-
-
-def _is_damaged(places: Iterable[Mapping[str, Any]], counts: Counter[int]) -> bool:
-    """Whether rows are missing or too many."""
-    return Counter({place["state_partition"]: place["share_partitions"] for place in places}) != counts
 
 
 def _counts(numbers: pa.Array | pa.ChunkedArray) -> Counter[int]:

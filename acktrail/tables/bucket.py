@@ -96,7 +96,8 @@ class Bucket:
             try:
                 return ask(self._store)
             except FileNotFoundError as error:
-                _check_bucket(error)
+                if "NoSuchBucket" in str(error):
+                    raise
                 return None
 
     @contextmanager
@@ -107,12 +108,6 @@ class Bucket:
             yield
         except (BaseError, OSError, ValueError) as error:
             raise storage_failure(error, self.root.shown) from None
-
-
-def _check_bucket(error: FileNotFoundError) -> None:
-    """Raises `error` when it says that the bucket is missing; else it is the object."""
-    if "NoSuchBucket" in str(error):
-        raise error
 
 
 def _open(root: TableRoot, patience: dt.timedelta) -> ObjectStore:

@@ -106,17 +106,13 @@ def conclusion(history: RecordHistory) -> str:
         return f"{_STATUSES[now.status.kind]}; what happened before {instant_text(history.kept_from_ms)} is not kept"
     before = history.intervals[-2].status if len(history.intervals) > 1 else None
     if recorded is None and before is not None and before.kind is OffsetStatusKind.UNRECORDED:
-        return _PASSED.get(now.status.kind, _WITHOUT_RECORD[now.status.kind]).format(
-            how="skipped by a reset" if _cause(now) is Cause.RESET else "removed by the retention", since=_since(now)
-        )
+        is_reset = now.since is not None and now.since.cause is Cause.RESET
+        how = "skipped by a reset" if is_reset else "removed by the retention"
+        return _PASSED.get(now.status.kind, _WITHOUT_RECORD[now.status.kind]).format(how=how, since=_since(now))
     if recorded is None:
         return _WITHOUT_RECORD[now.status.kind]
     text = f"{status_text(recorded.status)}, delivery count {recorded.status.delivery_count}{_since(recorded)}"
     return text if recorded is now else f"{text}; {_NOW[now.status.kind]}{_since(now)}"
-
-
-def _cause(interval: StatusInterval) -> Cause | None:
-    return None if interval.since is None else interval.since.cause
 
 
 def _since(interval: StatusInterval) -> str:

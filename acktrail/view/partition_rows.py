@@ -195,7 +195,7 @@ def notes(row: PartitionRow) -> tuple[str, ...]:
                 f"since {wording.instant(row.status_since)}",
                 wording.trouble_text(row.status, row.status_reason, row.group_id, row.topic),
             ]
-            if _is_told(row)
+            if row.status is not None and wording.is_trouble(row.status)
             else ()
         ),
         *([row.reason] if says_more else ()),
@@ -203,10 +203,6 @@ def notes(row: PartitionRow) -> tuple[str, ...]:
         *(f"{' and '.join(names)} unknown: {reason}" for reason, names in unknown.items()),
     )
     return tuple(map(printable, found))
-
-
-def _is_told(row: PartitionRow) -> bool:
-    return row.status is not None and wording.is_trouble(row.status)
 
 
 def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow, status: TableRow) -> PartitionRow:

@@ -82,7 +82,8 @@ def changed(known: Known, tables: Tables, run_id: str) -> tuple[Notification, ..
     not known.
     """
     found = _gate(tables, run_id)
-    if _is_newest(tables, run_id):  # findings and statuses have the newest reconciliation alone
+    newest = newest_rows(tables, "run_totals", ["run_id"])["run_id"]
+    if run_id in newest.to_pylist():  # findings and statuses have the newest reconciliation only
         found += [*_findings(known, tables, run_id), *_groups(known, tables, run_id)]
     return tuple(message for message in found if message.state != known.get(message.key, WELL))
 
@@ -185,10 +186,6 @@ def _groups(known: Known, tables: Tables, run_id: str) -> list[Notification]:
     statuses = ((group_id, [*STATUS_TABLE][rank]) for rank, group_id in ranked)
     told = [_status(group, status, by_group[group]) for group, status in statuses if status is not _UNKNOWN]
     return [*told, *(_gone_group(group_id) for group_id in sorted(known_groups - set(by_group)))]
-
-
-def _is_newest(tables: Tables, run_id: str) -> bool:
-    return run_id in newest_rows(tables, "run_totals", ["run_id"])["run_id"].to_pylist()
 
 
 def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]]) -> Notification:

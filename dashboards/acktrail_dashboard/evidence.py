@@ -46,7 +46,6 @@ EVIDENCE: Final = "acktrail-evidence"
 """The stem of a pack's file, before the run."""
 SCHEMA: Final = "acktrail-evidence/1"
 _LARGEST: Final = 256 << 20
-_PIECE: Final = 1 << 20
 _LOG: Final = "_delta_log/"
 _VERSIONED: Final = len(_LOG) + 20
 """So much of a path of the log names a version."""
@@ -181,11 +180,8 @@ def _data_of(snapshot: TableSnapshot) -> set[str]:
 
 
 def _hashed(storage: fs.FileSystem, path: str) -> str:
-    found = hashlib.sha256()
     with storage.open_input_stream(path) as stream:
-        while piece := stream.read(_PIECE):
-            found.update(piece)
-    return found.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def run_facts(snapshots: Mapping[str, TableSnapshot], run_id: str) -> dict[str, Any]:

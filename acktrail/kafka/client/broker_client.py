@@ -98,8 +98,7 @@ class BrokerClient:
 
     def api_versions(self) -> Mapping[int, tuple[int, int]]:
         """The lowest and highest version that the brokers serve, by api key."""
-        versions: Mapping[int, tuple[int, int]] = self._manager.broker_version_data.api_versions
-        return versions
+        return self._manager.broker_version_data.api_versions
 
     @property
     def request_timeout_s(self) -> float:

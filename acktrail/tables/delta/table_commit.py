@@ -4,7 +4,6 @@ by its id."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import time
 import uuid
@@ -217,18 +216,13 @@ def _statistics(rows: pa.Table, columns: Iterable[str]) -> str:
             least[name], greatest[name] = _lower_bound(found["min"].as_py()), _upper_bound(found["max"].as_py())
     content = {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
     # Without escapes: delta-rs reads those of characters beyond U+FFFF as other characters.
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False, default=_instant_text)
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False, default="{:%Y-%m-%dT%H:%M:%S.%fZ}".format)
 
 
 def _has_bounds(kind: pa.DataType) -> bool:
     """Whether the log gets least and greatest values of such a column: those that are text in one way alone."""
     is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or is_instant)
-
-
-def _instant_text(value: dt.datetime) -> str:
-    """A file has instants in UTC and in µs."""
-    return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def _lower_bound(value: Any) -> Any:

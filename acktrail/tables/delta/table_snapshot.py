@@ -234,8 +234,7 @@ class TableSnapshot:
                 if f"{kind}.{name}" in rows.column_names:
                     limit = rows["num_records"] if kind == "null_count" else value
                     rows = rows.filter(pc.fill_null(may(rows[f"{kind}.{name}"], limit), fill_value=True))
-        found: list[str] = rows["path"].to_pylist()
-        return found
+        return rows["path"].to_pylist()
 
     def missing(self) -> tuple[Damage, ...]:
         """Files that make up the table and are not there, or have another size than the log says. Lists the table's

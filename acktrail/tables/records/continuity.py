@@ -143,8 +143,7 @@ def end_positions(tables: Tables) -> None:
 def _ends(ranges: TableSnapshot) -> list[dict[str, Any]]:
     """By state partition: the greatest offset exported, and the greatest one noted as a gap."""
     rows = ranges.read(columns=[*_ENDS, "last_offset", "gap_last"])
-    found: list[dict[str, Any]] = grouped(rows, _ENDS, last_offset="max", gap_last="max").to_pylist()
-    return found
+    return grouped(rows, _ENDS, last_offset="max", gap_last="max").to_pylist()
 
 
 def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:

@@ -309,8 +309,7 @@ def _different(stored: pa.Array, decoded: pa.Array) -> Iterable[int]:
         return _different_nested(stored, decoded)
     unequal = pc.fill_null(pc.not_equal(stored, decoded), fill_value=False)
     one_is_null = pc.xor(pc.is_null(stored), pc.is_null(decoded))
-    rows: list[int] = pc.indices_nonzero(pc.or_(unequal, one_is_null)).to_pylist()
-    return rows
+    return pc.indices_nonzero(pc.or_(unequal, one_is_null)).to_pylist()
 
 
 def _different_nested(stored: pa.Array, decoded: pa.Array) -> Iterator[int]:

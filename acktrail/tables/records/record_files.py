@@ -141,8 +141,7 @@ def bounds_of(records: pa.RecordBatch | pa.Table, bounds: Mapping[int, int]) -> 
     numbers = records["state_partition"].to_numpy()
     known = np.zeros(1 + max([int(numbers.max(initial=0)), *bounds]), np.int64)
     known[list(bounds)] = list(bounds.values())
-    found: Int64Array = known[numbers]
-    return found
+    return known[numbers]
 
 
 def extremes(rows: pa.Table, column: str, function: str) -> dict[int, Any]:

@@ -108,7 +108,9 @@ class AnyTableSink(SinkTask):
             if self._own is not None:
                 rows |= self._own.flush().rows
         except BaseException:  # only the tables know what landed
-            self._forget()
+            self._standings.clear()
+            self._schemas.clear()
+            self._started, self._own = False, None
             raise
         return Commit(rows=rows, positions={each: put.position for each, put in pending.items()})
 
@@ -225,11 +227,6 @@ class AnyTableSink(SinkTask):
             raise ConfigurationError(
                 f"errors.deadletterqueue.table: {error.message}", hint="name another table"
             ) from error
-
-    def _forget(self) -> None:
-        for known in (self._standings, self._schemas):
-            known.clear()
-        self._started, self._own = False, None
 
 
 def _one_table(source_partition: SourcePartition, bound: str | None, named: list[str]) -> str | None:

@@ -91,7 +91,9 @@ def observe(
     offset_rows = [{**run, "observed_at": shares_at, **row} for group in (*offsets, *silent) for row in _shares(group)]
     offset_rows += [{**run, "observed_at": logs_at, **_log_row(log, topics)} for log in logs]
     if STATE_TOPIC not in topics:
-        offset_rows += [{**run, "observed_at": _now(), **_state_topic_row(*admin.topics([STATE_TOPIC]))}]
+        (topic,) = admin.topics([STATE_TOPIC])  # absent (error 3), or not to be described (29)
+        error = {"topic": topic.name, "error_code": topic.error_code, "error": topic.error}
+        offset_rows.append({**run, "observed_at": _now(), **error})
     return SourceBatch(
         source_partition=SourcePartition(f"observation/{admin.cluster_id}"),
         rows={
@@ -117,11 +119,6 @@ def _partitions(topics: Mapping[str, TopicDescription], groups: Iterable[GroupOf
         for name in sorted(named & topics.keys())
         for index in range(topics[name].partition_count)
     ]
-
-
-def _state_topic_row(topic: TopicDescription) -> _Row:
-    """A state topic that is not listed, by its name: absent (error 3), or not to be described (29)."""
-    return {"topic": topic.name, "error_code": topic.error_code, "error": topic.error}
 
 
 def _topic_rows(side: _Row, topics: Iterable[TopicDescription], hidden: Iterable[str]) -> list[_Row]:

@@ -85,5 +85,4 @@ def definition_of(name: str) -> ConfigDef:
     if not kinds:
         known = [each for kind in PluginKind for each in _installed(kind)]
         raise UnknownName("plug-in", name, known=known)
-    definition: ConfigDef = load(kinds[0], name).config_def
-    return definition
+    return load(kinds[0], name).config_def

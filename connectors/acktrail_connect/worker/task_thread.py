@@ -49,11 +49,6 @@ class RunStatus:
     trace: str = ""
 
 
-def trace_of(error: Exception) -> str:
-    """An error as the `trace` of a `RunStatus`."""
-    return error.with_hint if isinstance(error, AcktrailError) else "".join(traceback.format_exception(error))
-
-
 class RunThread(ABC):
     """A connector or a task on a thread of its own: its state, and the outages that it survives. Any thread may ask for
     its status."""
@@ -85,7 +80,8 @@ class RunThread(ABC):
             self._status = RunStatus(state=state, trace=self._redact(trace))
 
     def _fail(self, what: str, error: Exception) -> None:
-        self._set(RunState.FAILED, trace_of(error))
+        told = error.with_hint if isinstance(error, AcktrailError) else "".join(traceback.format_exception(error))
+        self._set(RunState.FAILED, told)
         self._notice(f"{what}_failed", f"failed: {error}")
 
 

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.model.exported_logs import Position, SourcePartition
 from acktrail.secrets import HIDDEN, Providers
-from acktrail_connect.config_def import ConfigKey, ConfigType, ConfigValue, Texts
+from acktrail_connect.config_def import ConfigKey, ConfigValue, Texts
 from acktrail_connect.contract import LeaseTerms, WorkLease
 from acktrail_connect.worker.connector_config import ConnectorPlan, resolve_config, validate
 from acktrail_connect.worker.connector_run import ConfigStore, ConnectorRun, StoredConnector
@@ -109,7 +109,7 @@ class Worker:
     def config(self, name: str) -> dict[str, Any]:
         """The configuration as it may be shown: secrets that are not references are hidden. Raises UnknownName."""
         config = self._stored(name).config
-        types = _types(config)
+        types = {name: key.type for name, key in validate(config)[0].keys.items()}
         return {key: shown_text(key, types.get(key), value) for key, value in config.items()}
 
     def version(self, name: str) -> str | None:
@@ -382,11 +382,6 @@ def _check_position(run: ConnectorRun, source_partition: SourcePartition, positi
     except InputError as error:
         text = f"{error.message}; offset {position} is {position - shift} there, because the log was replaced"
         raise InputError(text, hint=error.hint, data={**error.data, "offset_shift": shift}) from error
-
-
-def _types(config: Texts) -> dict[str, ConfigType]:
-    keys, _ = validate(config)
-    return {name: key.type for name, key in keys.keys.items()}
 
 
 def _log_event(connector: str, event: str, text: str) -> None:

@@ -153,7 +153,8 @@ class _Dashboard:
         def answer(request: Request) -> Response:
             visit = self._visit(request.scope, page.path)
             try:
-                return self._page(visit, page)
+                html = self._framed(visit, page.path, page.title, page.template, page.context(visit))
+                return HTMLResponse(html, 503 if visit.problems else 200)
             except AcktrailError as error:
                 status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 503)
                 return self._problem(visit, status, error.message, error.hint)
@@ -184,10 +185,6 @@ class _Dashboard:
             now=self._clock(),
             reader=self._reader,
         )
-
-    def _page(self, visit: Visit, page: WebPage) -> Response:
-        html = self._framed(visit, page.path, page.title, page.template, page.context(visit))
-        return HTMLResponse(html, 503 if visit.problems else 200)
 
     def _problem(
         self, visit: Visit, status: int, message: str, hint: str, *, headers: Mapping[str, str] | None = None

@@ -51,10 +51,6 @@ class Expected:
     status: QueueStatus = QueueStatus.OK
 
 
-def _itself(key: SharePartition) -> SharePartition:
-    return key
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFault:
     """A named fault.
@@ -76,7 +72,7 @@ class StateFault:
     issue: str | None = None
     grows_by: int = 0
     is_new_partition: bool = False
-    subject: Callable[[SharePartition], SharePartition] = _itself
+    subject: Callable[[SharePartition], SharePartition] = lambda key: key
     on_broker: bool = True
     since: str = "4.2"
 

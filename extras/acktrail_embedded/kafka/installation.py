@@ -3,7 +3,6 @@ user's cache, checked against the committed lock at every use."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import importlib.util
@@ -11,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -133,7 +132,8 @@ def resolve(lock: JarLock, *, java: Path, cache: Path) -> Path:
     folder = home / f"{lock.version}-{lock.digest}"
     if not folder.is_dir():
         home.mkdir(parents=True, exist_ok=True)
-        with _exclusive(home / "fetch.lock"):
+        with (home / "fetch.lock").open("w") as lock_file:
+            fcntl.flock(lock_file, fcntl.LOCK_EX)  # until the process closes it, or ends
             if not folder.is_dir():
                 _fetch(lock, folder, java)
     lock.verify(folder)
@@ -221,14 +221,6 @@ def _fetch(lock: JarLock, folder: Path, java: Path) -> None:
         shutil.rmtree(ivy, ignore_errors=True)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock of a file; the system releases it when the process ends, however that happens."""
-    with path.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def known_release(version: str) -> str:

@@ -288,8 +288,7 @@ def _by_topic(rows: pa.Table) -> Iterator[tuple[str, TopicLooks]]:
     """Of several looks at a topic in one instant the first counts."""
 
     def says(name: str, value: object) -> BoolArray:
-        found: BoolArray = pc.equal(rows[name], value).fill_null(fill_value=False).to_numpy()
-        return found
+        return pc.equal(rows[name], value).fill_null(fill_value=False).to_numpy()
 
     at = rows["observed_at"].cast(INT64).to_numpy()
     listed = np.maximum(at, pc.coalesce(rows["listed_at"], rows["observed_at"]).cast(INT64).to_numpy())

@@ -131,7 +131,8 @@ def check_reset(
     records there first, so that the order is broken perhaps.
     """
     for index, left in enumerate(expansions):
-        found = sorted(_judged(places, expansions[index:], frozenset(touched)), key=_goodness)
+        judged = _judged(places, expansions[index:], frozenset(touched))
+        found = sorted(judged, key=lambda each: -_WORST_FIRST.index(each.order))
         worst = {each.destination: each for each in found}
         for order in ResetOrdering:
             alike = [each for each in worst.values() if each.order is order]
@@ -146,10 +147,6 @@ class _Judged(NamedTuple):
     order: ResetOrdering
     sources: frozenset[int]
     destination: int
-
-
-def _goodness(found: _Judged) -> int:
-    return -_WORST_FIRST.index(found.order)
 
 
 class _Moves(NamedTuple):

@@ -33,7 +33,9 @@ def _overview(visit: Visit) -> dict[str, Any]:
     findings = findings_where(visit, one_of("run_id", visit.open_runs.run_ids))
     critical = sum(row.severity == "critical" for row in findings)
     named = [(row["group_id"], row["status"], row["status_since"]) for row in worst]
-    sentence, tone = headline(named, counts, stopping=_stopping(visit), critical_findings=critical)
+    of_run = pc.field("run_id") == visit.open_runs.reconciliation
+    stopping = check_rows.stopping_rules(visit.read("quality_results", where=of_run))
+    sentence, tone = headline(named, counts, stopping=stopping, critical_findings=critical)
     if unread := next((each.message for each in visit.problems), None) if not counts else None:
         sentence, tone = who_is_not_known(unread), "unknown"
     totals = _newest(visit, "run_totals", "run_number", "observed_at")
@@ -71,11 +73,6 @@ def _newest(visit: Visit, table: str, order: str, column: str) -> dict[str, Any]
     rows = recent if recent.num_rows else visit.read(table)
     newest: list[dict[str, Any]] = rows.sort_by([(order, "descending"), (column, "descending")]).slice(0, 1).to_pylist()
     return newest[0] if newest else None
-
-
-def _stopping(visit: Visit) -> int:
-    own = pc.field("run_id") == visit.open_runs.reconciliation
-    return check_rows.stopping_rules(visit.read("quality_results", where=own))
 
 
 def _finding_changes(visit: Visit) -> dict[str, dict[str, int]]:

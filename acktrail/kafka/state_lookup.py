@@ -95,10 +95,7 @@ class StateLookup:
         return {p: log.log_start_offset or 0 for p, log in logs}, {p: log.last_stable_offset or 0 for p, log in logs}
 
     def _records(
-        self,
-        chosen: Callable[[bytes], SharePartition | None],
-        starts: Mapping[int, int],
-        ends: Mapping[int, int],
+        self, chosen: Callable[[bytes], SharePartition | None], starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Iterator[_KeyedRecord]:
         """The records with a `chosen` key from `starts` up to `ends`, in the order of each log."""
         reader = LogReader(self._topic, patience_s=_PATIENCE_S)

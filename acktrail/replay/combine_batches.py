@@ -196,11 +196,7 @@ def _covered(clipped: ClippedBatches) -> _Combined:
     shift = np.repeat(begin - lowest, counts)
     state, count = state_and_count(priority)
     return clipped.segment[starts], BatchColumns(
-        counts=counts,
-        first_offset=first - shift,
-        last_offset=last - shift,
-        delivery_state=state,
-        delivery_count=count,
+        counts=counts, first_offset=first - shift, last_offset=last - shift, delivery_state=state, delivery_count=count
     )
 
 

@@ -185,8 +185,7 @@ class HttpServer:
         except (OSError, ssl.SSLError) as error:
             self._listener.close()
             raise ConfigurationError(
-                f"{option} cannot use its certificate and key: {error}",
-                hint="they are PEM files that belong together",
+                f"{option} cannot use its certificate and key: {error}", hint="they are PEM files that belong together"
             ) from error
         if settings.ssl is not None:
             settings.ssl.minimum_version = ssl.TLSVersion.TLSv1_2

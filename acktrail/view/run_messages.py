@@ -226,10 +226,7 @@ class SentNotifications:
 
 
 def send_changes(
-    tables: Tables,
-    run_id: str,
-    send: Callable[[Notification], None],
-    changes_of: ChangesOf = changed,
+    tables: Tables, run_id: str, send: Callable[[Notification], None], changes_of: ChangesOf = changed
 ) -> SentNotifications:
     """Hand every change that `run_id` shows to `send`, and keep what went out. `changes_of`: the messages that people
     lack, by default those of a reconciliation.

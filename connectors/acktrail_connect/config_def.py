@@ -176,12 +176,10 @@ def _fault_of_a_name(value: str | None) -> str | None:
 
 NAME: Final = Validator("non-empty string without ISO control characters", _fault_of_a_name)
 NON_EMPTY: Final = Validator(
-    "non-empty string",
-    lambda value: "String must be non-empty" if value is not None and not str(value) else None,
+    "non-empty string", lambda value: "String must be non-empty" if value is not None and not str(value) else None
 )
 _UNIQUE: Final = Validator(
-    "unique names",
-    lambda value: "Duplicate alias provided." if len(set(value or ())) < len(value or ()) else None,
+    "unique names", lambda value: "Duplicate alias provided." if len(set(value or ())) < len(value or ()) else None
 )
 _FOLDER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _FOLDER: Final = Validator(

@@ -271,11 +271,7 @@ def dag_profiles() -> tuple[DagProfile, ...]:
     alike = Counter(map(_cleaned, names))
     endings = {name: _endings(name)[alike[_cleaned(name)] > 1] for name in names}
     return tuple(
-        DagProfile(
-            name=name,
-            suffix=ending if len(names) > 1 else "",
-            kafka_conn_id=DEFAULT_KAFKA_CONN_ID + ending,
-        )
+        DagProfile(name=name, suffix=ending if len(names) > 1 else "", kafka_conn_id=DEFAULT_KAFKA_CONN_ID + ending)
         for name, ending in endings.items()
     )
 

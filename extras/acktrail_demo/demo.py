@@ -154,13 +154,7 @@ def _statuses(stored: Tables) -> dict[str, frozenset[str]]:
 
 
 @contextlib.contextmanager
-def running_demo(
-    root: Path,
-    *,
-    version: str,
-    say: Say,
-    progress: Callable[[str, int, int], None],
-) -> Iterator[Demo]:
+def running_demo(root: Path, *, version: str, say: Say, progress: Callable[[str, int, int], None]) -> Iterator[Demo]:
     """Starts a broker and an Airflow with acktrail's DAGs; both end with the block.
 
     Tables and reports stay in `root`. The servers' folders are removed, except after a failure, when their logs are

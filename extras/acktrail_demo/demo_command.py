@@ -38,10 +38,7 @@ def demo(
 
     signal.signal(signal.SIGTERM, _interrupt)
     is_exact = True
-    with (
-        StepLines() as steps,
-        running_demo(out, version=version, say=steps.say, progress=steps.count) as running,
-    ):
+    with StepLines() as steps, running_demo(out, version=version, say=steps.say, progress=steps.count) as running:
         faults = faults_on(version) if with_faults else ()
         found = running.run(fault_partitions=len(faults))
         _show_report("--tables", found["tables_uri"], "--run-id", found["run_id"])

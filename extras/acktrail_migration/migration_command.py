@@ -98,8 +98,7 @@ def plan_migration(
     how: TranslationOptions,
     scope: options.WhereOptions,
     at: Annotated[
-        str | None,
-        typer.Option("--at", help=f"Where the groups stood then: {TIME}. Default: the newest."),
+        str | None, typer.Option("--at", help=f"Where the groups stood then: {TIME}. Default: the newest.")
     ] = None,
     no_create: Annotated[
         bool, typer.Option("--no-create", help="Refuse groups that the target does not have.")

@@ -28,9 +28,7 @@ _Json = Mapping[str, Any]
 
 
 def list_plans(
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show the newest N.")] = None,
-    *,
-    at: OfTables,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show the newest N.")] = None, *, at: OfTables
 ) -> None:
     """List the plans, newest first, with status and next step."""
     found = plan_status.list_plans(at.needed, limit=limit)
@@ -47,9 +45,7 @@ def list_plans(
 
 
 def show(
-    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
-    *,
-    at: OfTables,
+    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")], *, at: OfTables
 ) -> None:
     """Show a plan: what it would do or did, and its outcomes. There is one of every share partition, beside the status
     of the whole."""

@@ -16,12 +16,7 @@ from acktrail.times import duration_ms, instant_text, time_ms
 from acktrail.view import history_text
 
 if TYPE_CHECKING:
-    from acktrail.history.dead_letter_reader import (
-        DeadLetterReader,
-        ExportedLetter,
-        MissingLetters,
-        PartitionLetters,
-    )
+    from acktrail.history.dead_letter_reader import DeadLetterReader, ExportedLetter, MissingLetters, PartitionLetters
     from acktrail.history.history_reader import RecordInstance
     from acktrail.model.record_history import ArchivedRange
     from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
@@ -110,8 +105,7 @@ def _record_text(
 def archived(
     group: Annotated[str, typer.Argument(help="Share group.")],
     since: Annotated[
-        str | None,
-        typer.Option("--since", help=f"Only what was archived at or after this time: {TIME}."),
+        str | None, typer.Option("--since", help=f"Only what was archived at or after this time: {TIME}.")
     ] = None,
     *,
     at: OfTables,
@@ -281,11 +275,7 @@ def _rates_text(rows: Iterable[Mapping[str, Any]], completeness: HistoryComplete
     return "\n".join([table(names, cells), *history_text.missing_lines(completeness)])
 
 
-def dead_letters(
-    group: Annotated[str, typer.Argument(help="Share group.")],
-    *,
-    at: OfTables,
-) -> None:
+def dead_letters(group: Annotated[str, typer.Argument(help="Share group.")], *, at: OfTables) -> None:
     """Compare archived records with those in dead-letter topics. They are those of one share group, by topic partition.
 
     WITH and WITHOUT are archived offsets with and without a dead-letter record; NOT ARCHIVED are offsets of dead-letter

@@ -150,12 +150,7 @@ def delete_offsets(
 
 
 def _plan_deletion(
-    groups: Sequence[str],
-    topics: Sequence[str],
-    execute: bool,
-    because: options.Because,
-    wait_empty: float,
-    at: OfBoth,
+    groups: Sequence[str], topics: Sequence[str], execute: bool, because: options.Because, wait_empty: float, at: OfBoth
 ) -> None:
     """Of `topics` alone where some are named, else of the groups."""
     from acktrail.change import api

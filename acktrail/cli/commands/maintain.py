@@ -35,8 +35,7 @@ def maintain(
         ),
     ] = None,
     keep_size: Annotated[
-        str | None,
-        typer.Option("--keep-size", help="Drop their oldest days where they take more than this: 50GB."),
+        str | None, typer.Option("--keep-size", help="Drop their oldest days where they take more than this: 50GB.")
     ] = None,
     vacuum_after: Annotated[
         str,

@@ -183,11 +183,7 @@ def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
 
 
 def results_per_target(
-    group_id: str,
-    targets: Sequence[ChangeTarget],
-    sent: SendResult,
-    read: Callable[[Any], _Parts],
-    operation: str,
+    group_id: str, targets: Sequence[ChangeTarget], sent: SendResult, read: Callable[[Any], _Parts], operation: str
 ) -> tuple[ChangeResult, ...]:
     """One result for each target, in their order. `read` gives the parts of a response. An error on the whole request
     counts for every target; a target that the response does not mention was not attempted; where it is not known

@@ -118,11 +118,7 @@ def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None 
 
 
 def maintain(
-    config: TablesConfig,
-    policy: MaintenancePolicy,
-    *,
-    now_ms: int | None = None,
-    progress: _Progress = lambda _: None,
+    config: TablesConfig, policy: MaintenancePolicy, *, now_ms: int | None = None, progress: _Progress = lambda _: None
 ) -> MaintenanceReport:
     """Drop what is not kept, merge ranges, compact files, clean logs, remove files that nothing needs.
 

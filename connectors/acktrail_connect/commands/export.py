@@ -27,8 +27,7 @@ def export(
     observation: Annotated[
         bool,
         typer.Option(
-            "--observe/--no-observe",
-            help="Ask the brokers before and after, as `acktrail run reconcile` needs it.",
+            "--observe/--no-observe", help="Ask the brokers before and after, as `acktrail run reconcile` needs it."
         ),
     ] = True,
     run_id: RunId = None,

@@ -204,11 +204,7 @@ class AnyTableSink(SinkTask):
         dead = packed(table, pa.concat_tables(put.dead)) if put.dead and table is not None else None
         before = self._standing(source_partition)
         return Entry(
-            source_partition=source_partition,
-            before=before,
-            table=put.table,
-            position=put.position,
-            dead_letters=dead,
+            source_partition=source_partition, before=before, table=put.table, position=put.position, dead_letters=dead
         )
 
     def _followed(self, name: str) -> TableSnapshot | None:

@@ -212,10 +212,7 @@ class DeltaSink(SinkTask):
         records = self._stamped("state_records", placed(pending.records))
         spans = [span for own in pending.spans.values() for span in own]
         ranges = export_ranges.range_rows(
-            spans,
-            cluster_id=self._cluster_id,
-            run_id=self._run_id,
-            exported_at=self._clock(),
+            spans, cluster_id=self._cluster_id, run_id=self._run_id, exported_at=self._clock()
         )
         rows, write = (
             (pa.concat_tables(pending.files), self._tables.commit_files)

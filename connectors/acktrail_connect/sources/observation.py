@@ -34,12 +34,7 @@ _Row = dict[str, Any]
 
 
 def observe(
-    admin: ShareGroupAdmin,
-    *,
-    run_id: str,
-    phase: str,
-    groups: Collection[str] = (),
-    topic_ids: Collection[str] = (),
+    admin: ShareGroupAdmin, *, run_id: str, phase: str, groups: Collection[str] = (), topic_ids: Collection[str] = ()
 ) -> SourceBatch:
     """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
     ``offset_observations``. Raises as `ShareGroupAdmin`.

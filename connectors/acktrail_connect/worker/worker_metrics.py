@@ -34,16 +34,8 @@ _EXPORT_LAG: Final = (
     "Records of the source that are not committed yet, over all partitions; absent while one is not known."
 )
 _COUNTERS: Final = (
-    (
-        "records_read",
-        "records_exported",
-        "Records of logs that were committed, those that cannot be read among them.",
-    ),
-    (
-        "records_quarantined",
-        "records_quarantined",
-        "Committed records that cannot be read: kept with the reason.",
-    ),
+    ("records_read", "records_exported", "Records of logs that were committed, those that cannot be read among them."),
+    ("records_quarantined", "records_quarantined", "Committed records that cannot be read: kept with the reason."),
     ("bytes_read", "bytes_exported", "Bytes of rows in memory before they were committed."),
     ("commits", "commits", "Commits that landed."),
     ("gap_count", "gaps", "Gaps that were recorded: offsets that are in no row."),

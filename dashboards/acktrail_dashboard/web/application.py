@@ -179,11 +179,7 @@ class _Dashboard:
     def _visit(self, scope: Any, path: str) -> Visit:
         request = Request(scope)
         return Visit(
-            path=path,
-            root=_root_of(scope),
-            query=dict(request.query_params),
-            now=self._clock(),
-            reader=self._reader,
+            path=path, root=_root_of(scope), query=dict(request.query_params), now=self._clock(), reader=self._reader
         )
 
     def _problem(

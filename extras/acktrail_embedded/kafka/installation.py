@@ -146,14 +146,7 @@ def dependency(organisation: str, name: str, revision: str, *, transitive: bool 
     return f'  <dependency {place} transitive="{str(transitive).lower()}"/>'
 
 
-def retrieve(
-    dependencies: Iterable[str],
-    into: Path,
-    *,
-    java: Path,
-    folder: Path,
-    with_metadata: bool = False,
-) -> None:
+def retrieve(dependencies: Iterable[str], into: Path, *, java: Path, folder: Path, with_metadata: bool = False) -> None:
     """Put the jars of `dependencies` into ``into/<organisation>/<artifact>-<revision>.jar`` with the Ivy of PySpark.
 
     Everything Ivy reads and writes is inside `folder`; what it has downloaded is in ``cache/`` there, from where an

@@ -185,12 +185,7 @@ class _Evidence:
     """What is shown of one group in a topic."""
 
     def __init__(
-        self,
-        own: Sequence[TopicExpansion],
-        marks: Sequence[Marks],
-        changes: Mapping[int, Changes],
-        *,
-        is_share: bool,
+        self, own: Sequence[TopicExpansion], marks: Sequence[Marks], changes: Mapping[int, Changes], *, is_share: bool
     ) -> None:
         self._own, self._changes, self._is_share = own, changes, is_share
         self._begins = [0, *accumulate(each.new_count for each in own)]

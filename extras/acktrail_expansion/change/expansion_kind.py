@@ -21,14 +21,7 @@ from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.lifecycle.plan_life import OPEN
 from acktrail.change.planning.change_plan import PLAN_AGAIN
 from acktrail.change.verification.verify import note_found, unsettled
-from acktrail.errors import (
-    AcktrailError,
-    ConfigurationError,
-    InputError,
-    PlanStale,
-    RetryableError,
-    UnknownName,
-)
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, PlanStale, RetryableError, UnknownName
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse

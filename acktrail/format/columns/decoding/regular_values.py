@@ -9,12 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from acktrail.format.columns.binary_column import BinaryColumn, BoolArray, Int64Array, strides
-from acktrail.format.columns.record_columns import (
-    CONTENT_NUMBERS,
-    BatchColumns,
-    NumberColumn,
-    RecordColumns,
-)
+from acktrail.format.columns.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns
 
 DecodeIrregular = Callable[[Int64Array], RecordColumns]
 """Decodes the values in some rows; nulls and no batches where a value cannot be read."""

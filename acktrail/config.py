@@ -164,11 +164,6 @@ def reports_folder() -> Path | None:
     return _path("ACKTRAIL_REPORTS")
 
 
-def dashboard_token() -> str | None:
-    """The token of the dashboard, if the environment has one."""
-    return (os.environ.get("ACKTRAIL_DASHBOARD_TOKEN") or "").strip() or None
-
-
 def reports_kept() -> int:
     """How many runs keep their report. Raises ConfigurationError when the variable holds no number of 1 or more."""
     text = os.environ.get("ACKTRAIL_REPORTS_KEPT") or "100"
@@ -185,11 +180,6 @@ def dashboard_url() -> str | None:
         message = f"ACKTRAIL_DASHBOARD_URL={text!r} is no address"
         raise ConfigurationError(message, hint="https://HOST, without a user and a password")
     return text or None
-
-
-def notifiers_factory() -> str | None:
-    """``module:function`` of the notifiers, if the environment names one."""
-    return os.environ.get("ACKTRAIL_NOTIFIERS") or None
 
 
 def spark_master() -> str | None:

@@ -21,7 +21,7 @@ file's folder. One profile that is wrong does not touch the others: it is an err
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -113,7 +113,7 @@ class Profiles:
         where = f"{self.file}, profile {name!r}"
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"{where}: no name for a profile", hint="letters, digits, - and _; at most 63")
-        found = _settings(self.entries[name], where, _is_known_of_profile, _OF_A_PROFILE)
+        found = _settings(self.entries[name], where, _OF_A_PROFILE, open_prefix=_KAFKA)
         kafka = {key.removeprefix(_KAFKA): text for key, text in found.items() if key.startswith(_KAFKA)}
         _check_no_secret(kafka, where)
         root, own = self.common.get(_ROOT), found.get(_TABLES)
@@ -143,19 +143,20 @@ def read_profiles(file: Path) -> Profiles:
         hint = "ACKTRAIL_PROFILES names the file of profiles"
         raise ConfigurationError(f"cannot read the profiles in {file}: {type(error).__name__}", hint=hint) from error
     entries = content.pop("profiles", {})
-    common = _settings(content, str(file), _OF_ALL.__contains__, (*_OF_ALL, "profiles"))
+    common = _settings(content, str(file), (*_OF_ALL, "profiles"))
     if not isinstance(entries, dict):
         raise ConfigurationError(f"{file}: profiles is no table", hint="begin each with [profiles.NAME]")
     return Profiles(file=file.absolute(), common=common, entries=entries)
 
 
-def _settings(entry: Any, where: str, is_known: Callable[[str], bool], known: tuple[str, ...]) -> dict[str, str]:
-    """The keys of a TOML table with their values as text, nested ones with dots."""
+def _settings(entry: Any, where: str, known: Sequence[str], open_prefix: str | None = None) -> dict[str, str]:
+    """The keys of a TOML table with their values as text, nested ones with dots: those `known`, and all others that
+    begin with `open_prefix`."""
     if not isinstance(entry, dict):
         raise ConfigurationError(f"{where}: no table", hint="begin it with [profiles.NAME]")
     found = {}
     for key, value in _flat(entry):
-        if not is_known(key):
+        if key not in known and not (open_prefix and key.startswith(open_prefix)):
             near = near_names(key, known, most=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
             raise ConfigurationError(f"{where}: unknown key {key!r}", hint=hint)
@@ -164,10 +165,6 @@ def _settings(entry: Any, where: str, is_known: Callable[[str], bool], known: tu
         if _CREDENTIALS.match(found[key]):
             raise ConfigurationError(f"{where}: {key} has credentials in it", hint=f"put them into {_OPTIONS}")
     return found
-
-
-def _is_known_of_profile(key: str) -> bool:
-    return key in _OF_A_PROFILE or key.startswith(_KAFKA)
 
 
 def _flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

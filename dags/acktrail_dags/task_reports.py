@@ -21,7 +21,7 @@ from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.activity import listening
-from acktrail.config import notifiers_factory
+from acktrail.config import setting
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
 from acktrail.machine_faults import machine_fault
 from acktrail.text_tables import printable, table
@@ -198,7 +198,7 @@ def chosen_notifiers() -> list[BaseNotifier]:
     """The notifiers that ``ACKTRAIL_NOTIFIERS`` names as ``module:function``; the function takes no argument and
     returns a list of Airflow notifiers. Empty when the variable is not set. Raises ImportError, AttributeError: the
     name is wrong: a DAG of resets shows it as an import error."""
-    named = notifiers_factory()
+    named = setting("ACKTRAIL_NOTIFIERS")
     if not named:
         return []
     module, _, function = named.partition(":")

@@ -26,7 +26,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from acktrail.config import TablesConfig, dashboard_token
+from acktrail.config import TablesConfig, setting
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.secrets import Password
 from acktrail.serving.http_server import Access, HttpServer, Message, is_loopback, is_same
@@ -124,7 +124,7 @@ def _access(host: str, token_file: Path | None, hosts: tuple[str, ...]) -> Acces
 
 def _token(file: Path | None) -> str | None:
     try:
-        token = dashboard_token() if file is None else file.read_text(encoding="utf-8-sig").strip()
+        token = file.read_text(encoding="utf-8-sig").strip() if file else setting("ACKTRAIL_DASHBOARD_TOKEN") or None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the token in {file}", hint="name a text file") from error
     if token is not None and len(token) < _LEAST_TOKEN:

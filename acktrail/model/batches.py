@@ -27,6 +27,26 @@ def prune_state_batches(batches: Iterable[StateBatch], start_offset: int | None)
     )
 
 
+def first_unfinished_offset(start_offset: int | None, batches: Iterable[StateBatch]) -> int | None:
+    """The start offset a share-partition leader takes on load: past the leading terminal batches.
+
+    The recorded one may be behind: a leader does not write a record only to advance it (Kafka: ``SharePartition``).
+    """
+    offset = start_offset
+    for batch in batches:
+        if batch.first_offset != offset or not batch.is_terminal:
+            break
+        offset = batch.last_offset + 1
+    return offset
+
+
+def end_offset(start_offset: int | None, batches: Iterable[StateBatch]) -> int | None:
+    """One past the last offset that start offset and batches mention: a lower bound of the SPEO, which only the drafts
+    i and ii record."""
+    ends = [batch.last_offset + 1 for batch in batches]
+    return max(ends if start_offset is None else [start_offset, *ends], default=None)
+
+
 def combine_state_batches(
     so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int | None
 ) -> tuple[StateBatch, ...]:

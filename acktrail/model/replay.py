@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, replace
 
-from acktrail.model.batches import StateBatch, combine_state_batches, covered
+from acktrail.model.batches import StateBatch, combine_state_batches, covered, end_offset, first_unfinished_offset
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 
@@ -36,26 +36,13 @@ class SharePartitionState:
 
     @property
     def first_unfinished_offset(self) -> int | None:
-        """The start offset a share-partition leader takes on load: past the leading terminal batches.
-
-        The recorded one may be behind: a leader does not write a record only to advance it (``SharePartition``).
-        """
-        if self.start_offset is None:
-            return None
-        offset = self.start_offset
-        for batch in self.batches:
-            if batch.first_offset != offset or not batch.is_terminal:
-                break
-            offset = batch.last_offset + 1
-        return offset
+        """As ``batches.first_unfinished_offset``."""
+        return first_unfinished_offset(self.start_offset, self.batches)
 
     @property
     def end_offset(self) -> int | None:
-        """One past the last offset the state mentions, never below the start offset: a lower bound of the SPEO."""
-        if not self.batches:
-            return self.start_offset
-        end = max(batch.last_offset for batch in self.batches) + 1
-        return end if self.start_offset is None else max(end, self.start_offset)
+        """As ``batches.end_offset``."""
+        return end_offset(self.start_offset, self.batches)
 
 
 def apply(state: SharePartitionState | None, record: StateRecord) -> SharePartitionState | None:

@@ -18,6 +18,7 @@ from acktrail.errors import ConfigurationError, InputError, MalformedRecord
 from acktrail.format.wire import state_record
 from acktrail.format.wire.primitives import UINT16, absent_if_none, batches_form
 from acktrail.format.wire.state_record import Layout, decode, encode
+from acktrail.model.batches import DURABLE_STATES, DeliveryState
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
@@ -25,6 +26,8 @@ from acktrail.model.share_partition import SharePartition
 _LATEST_MS: Final = 4_102_444_800_000
 """The year 2100: a later number is not a write time."""
 _HINT: Final = "name the dialect that the brokers' release writes: 4.0, or 4.2 for 4.1 and later"
+DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+"""The states that the founding documents let a record have at rest; Kafka 4.3 and later add archiving."""
 RecordT = TypeVar("RecordT")
 JsonForm = dict[str, object]
 
@@ -59,27 +62,31 @@ class Dialect(Generic[RecordT]):
 
     `decode` takes key and value and raises MalformedRecord or UnsupportedRecord; `encode` is its inverse, raises
     ValueError for a field or number that the layout cannot hold, and is None for a draft. Records `in_control_batches`
-    of the topic itself are read from files only: on a live cluster types 5 and 6 are KRaft's. A draft has a form of its
-    own: `content` is that of a record, which lies on a partition; and rules of its own: `replay`.
+    of the topic itself are read from files only: on a live cluster types 5 and 6 are KRaft's. `durable_states`
+    are those that its writers let a record have at rest. A draft has a form of its own: `content` is that of a record,
+    which lies on a partition; and rules of its own: `replay`.
     """
 
     name: str
     decode: Callable[[bytes | None, bytes | None], RecordT]
     encode: Callable[[RecordT], tuple[bytes, bytes | None]] | None = None
     in_control_batches: bool = False
+    durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES
     content: Callable[[RecordT, int], JsonForm] | None = None
     replay: Replay | None = None
 
 
-def _dialect(layout: Layout) -> Dialect[StateRecord]:
-    return Dialect(name=layout.release, decode=partial(decode, layout=layout), encode=partial(encode, layout=layout))
+def _dialect(layout: Layout, durable_states: frozenset[DeliveryState] = DOCUMENTED_STATES) -> Dialect[StateRecord]:
+    reader, writer = partial(decode, layout=layout), partial(encode, layout=layout)
+    return Dialect(name=layout.release, decode=reader, encode=writer, durable_states=durable_states)
 
 
 KAFKA_4_0: Final = _dialect(Layout(release="4.0", epoch=UINT16, has_times=False, has_count=False))
 KAFKA_4_1: Final = _dialect(Layout(release="4.1", has_count=False))
 """A 4.2 record loses its count here. 4.2 reads 4.1 records the same way; use this one only to see what a 4.1 broker
 reads."""
-KAFKA_4_2: Final = _dialect(state_record.KAFKA_4_2)
+KAFKA_4_2: Final = _dialect(state_record.KAFKA_4_2, DURABLE_STATES)
+"""Kafka 4.3 and later write these bytes, too, and the state archiving."""
 RELEASED: Final[Mapping[str, Dialect[StateRecord]]] = MappingProxyType(
     {"4.0": KAFKA_4_0, "4.1": KAFKA_4_1, "4.2": KAFKA_4_2, "4.3": KAFKA_4_2, "4.4": KAFKA_4_2}
 )
@@ -143,6 +150,12 @@ def key_form(share_partition: SharePartition) -> dict[str, object]:
     }
 
 
+def offsets_form(state: Any) -> JsonForm:
+    """In JSON: what a state of any dialect says about offsets, each -1 where it is not known."""
+    names = ("start_offset", "first_unfinished_offset", "end_offset")
+    return {name: absent_if_none(getattr(state, name)) for name in names}
+
+
 def state_json(state: SharePartitionState) -> JsonForm:
     """The replayed state of one share partition; `state_epoch` is -1 where only updates were seen."""
     return {
@@ -150,7 +163,7 @@ def state_json(state: SharePartitionState) -> JsonForm:
         "state_epoch": absent_if_none(state.state_epoch),
         "snapshot_epoch": state.snapshot_epoch,
         "leader_epoch": absent_if_none(state.leader_epoch),
-        "start_offset": absent_if_none(state.start_offset),
+        **offsets_form(state),
         "delivery_complete_count": state.delivery_complete_count,
         "batches": batches_form(state.batches),
     }

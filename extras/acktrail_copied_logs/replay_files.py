@@ -105,7 +105,7 @@ def replay_records(
     if dialect.replay is not None:
         found = dialect.replay(records, policy)
     elif audited or policy is Policy.STRICT:
-        found = replay_released(records, policy)
+        found = replay_released(records, policy, dialect.durable_states)
     else:
         states = replay_as_a_broker(record_at.record for record_at in records)
         found = DialectReplay(states=[*map(state_json, states.values())])

@@ -227,7 +227,9 @@ def test_the_command(kept: tuple[World, Written], capsys: pytest.CaptureFixture[
     for key, state in states.items():
         batches = [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in state.batches]
         row = told[key.topic_id, key.partition]
-        assert (row["batches"], row["start_offset"]) == (batches, state.start_offset)
+        offsets = [row[name] for name in ("start_offset", "first_unfinished_offset", "end_offset")]
+        assert row["batches"] == batches
+        assert offsets == [state.start_offset, state.first_unfinished_offset, state.end_offset]
     text = state_of(capsys, world.config)
     assert text.stdout.splitlines()[0].startswith("GROUP")
     assert "time zone" in state_of(capsys, world.config, "--at", "2026-03-01T00:00:00").complaint(2)

@@ -55,7 +55,7 @@ from acktrail_copied_logs.drafts.draft_records import (
     DraftUpdate,
     draft_content,
 )
-from acktrail_copied_logs.drafts.strict_replay import replay_chained, replay_checkpoints, replay_draft, replay_scanned
+from acktrail_copied_logs.drafts.strict_replay import replay_checkpoints, replay_control, replay_draft
 
 Decode = Callable[[bytes | None, bytes | None], Any]
 _UINT8: Final = Struct(">B")
@@ -171,8 +171,8 @@ DRAFTS: Final[Mapping[str, Dialect[Any]]] = MappingProxyType(
     {
         dialect.name: dialect
         for dialect in (
-            _draft("i", partial(_decode_control, chained=False), replay_scanned, control=True),
-            _draft("ii", partial(_decode_control, chained=True), replay_chained, control=True),
+            _draft("i", partial(_decode_control, chained=False), replay_control, control=True),
+            _draft("ii", partial(_decode_control, chained=True), replay_control, control=True),
             _draft("iii", _decode_checkpoint, replay_checkpoints),
             _draft("iv", partial(_decode_draft, by_table=True), replay_draft),
             _draft("iv-json", partial(_decode_draft, by_table=False), replay_draft),

@@ -1,10 +1,10 @@
 """Replay of generations i to iii.
 
-Generations i and ii are control records of one topic partition, scanned forwards or by chains backwards.
+Generations i and ii are control records of one topic partition.
 A checkpoint replaces a group's state; a delta with the checkpoint's epoch is applied to it; a delta with another epoch
-is skipped. The start offset moves only over terminal batches, for no delta carries one. In generation ii the share
-snapshot file says where each group's newest control record lies, so nothing has to be scanned: back offsets lead from
-there, link by link, to the checkpoint.
+is skipped. The start offset moves only over terminal batches, for no delta carries one. In generation ii each delta has
+the offset of its group's record before it, so that a new leader finds the checkpoint without a scan; a copied log is
+scanned, and each of these back offsets is compared.
 
 Generation iii has checkpoints and deltas on a compacted state topic, in the order of the log. For every share partition
 the newest checkpoint counts, with the deltas after it that carry its epoch. A checkpoint's tombstone removes the state;
@@ -18,9 +18,11 @@ with (113, 119, acknowledged): delivery continues at 113, and the last delta is 
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition
@@ -37,6 +39,7 @@ from acktrail_copied_logs.drafts.draft_records import (
     Violation,
     batch_violations,
     overlay_state_batches,
+    undoes_delivery,
     violations_of,
     window_violations,
 )
@@ -44,27 +47,56 @@ from acktrail_copied_logs.drafts.draft_records import (
 HIGHEST_DELTA_INDEX: Final = 255
 
 
-def replay_control_log(
-    records: Iterable[RecordAt[ControlRecord]], *, cleaned: bool = False
-) -> StrictReplay[GroupId, ControlCheckpoint]:
+def replay_control_log(records: Iterable[RecordAt[ControlRecord]]) -> StrictReplay[GroupId, ControlCheckpoint]:
     """The state of every group with a checkpoint after `records`, which come in offset order. A state's `start_offset`
     is the checkpoint's own, its `end_offset` the highest recorded.
 
-    `cleaned`: a cleaner may have been there. Then a group's log may begin in the middle of an epoch: deltas before its
-    first checkpoint and skipped checkpoint epochs are no violations.
+    A cleaner may have been there where a group's log does not begin with the checkpoint of epoch 1: then skipped
+    checkpoint epochs are no violations, nor are deltas before a checkpoint of a later epoch.
     """
+    records = [*records]
+    superseded = _superseded(records)
+    log = {record_at.offset: record_at.record for record_at in records}
     states: dict[GroupId, ControlCheckpoint] = {}
+    firsts: dict[GroupId, ControlRecord] = {}
+    newest: dict[tuple[GroupId, int], int] = {}
     violations: list[Violation] = []
     for record_at in records:
-        record, state = record_at.record, states.get(record_at.record.group_id)
-        kind = "checkpoint" if isinstance(record, ControlCheckpoint) else "delta"
-        rules = _broken_rules(state, record, cleaned=cleaned)
-        violations += violations_of(record_at, rules, record.group_id, f"{kind} of epoch {record.checkpoint_epoch}")
+        record, group_id = record_at.record, record_at.record.group_id
+        state, first = states.get(group_id), firsts.setdefault(group_id, record)
+        is_void, before = record_at in superseded, newest.get((group_id, record.checkpoint_epoch))
+        newest[group_id, record.checkpoint_epoch] = record_at.offset
         if isinstance(record, ControlCheckpoint):
-            states[record.group_id] = record
-        elif state is not None and record.checkpoint_epoch == state.checkpoint_epoch:
-            states[record.group_id] = apply_control_delta(state, record)
+            is_whole = isinstance(first, ControlCheckpoint) and first.checkpoint_epoch == 1
+            rules = _broken_by_control_checkpoint(state, record, is_whole=is_whole)
+            violations += violations_of(record_at, rules, group_id, f"checkpoint of epoch {record.checkpoint_epoch}")
+            states[group_id] = record
+            continue
+        rules = _broken_by_change(state, record, is_void=is_void)
+        violations += violations_of(record_at, rules, group_id, f"delta of epoch {record.checkpoint_epoch}")
+        broken = None if is_void and before is None else _broken_link(log, record_at.offset, record, before)
+        if broken is not None:
+            violations += violations_of(record_at, [Rule.CHAIN_UNBROKEN], group_id, f"broken: {broken}")
+        if state is not None and record.checkpoint_epoch == state.checkpoint_epoch:
+            states[group_id] = apply_control_delta(state, record)
     return StrictReplay(states=states, violations=tuple(violations))
+
+
+def _superseded(records: Sequence[RecordAt[Any]]) -> set[RecordAt[Any]]:
+    """The deltas before a checkpoint of a later epoch, or before a removal: a cleaner may have taken the checkpoint
+    that they belong to, and they count for nothing."""
+    following: dict[SharePartition | GroupId, float] = {}
+    found = set[RecordAt[Any]]()
+    for record_at in reversed(records):
+        record = record_at.record
+        subject = record.group_id if isinstance(record, ControlCheckpoint | ControlDelta) else record.key
+        if isinstance(record, ControlCheckpoint | Checkpoint):
+            following[subject] = record.checkpoint_epoch
+        elif isinstance(record, Tombstone):
+            following[subject] = math.inf
+        elif isinstance(record, ControlDelta | Delta) and record.checkpoint_epoch < following.get(subject, -1):
+            found.add(record_at)
+    return found
 
 
 def apply_control_delta(state: ControlCheckpoint, delta: ControlDelta) -> ControlCheckpoint:
@@ -76,85 +108,50 @@ def apply_control_delta(state: ControlCheckpoint, delta: ControlDelta) -> Contro
     )
 
 
-def _broken_rules(state: ControlCheckpoint | None, record: ControlRecord, *, cleaned: bool) -> Iterator[Rule]:
-    if isinstance(record, ControlCheckpoint):
-        # Epochs of these generations start at 1 and grow by one; none is specified after 65,535: a violation.
-        step = record.checkpoint_epoch - (0 if state is None else state.checkpoint_epoch)
-        if step != 1 and not (cleaned and step > 0):
-            yield Rule.CHECKPOINT_EPOCH_STEP
-        yield from window_violations(record.start_offset, record.end_offset, record.batches)
-        return
-    if state is None and not cleaned:
-        yield Rule.DELTA_HAS_CHECKPOINT
-    elif state is not None and record.checkpoint_epoch != state.checkpoint_epoch:
+def _broken_by_control_checkpoint(
+    state: ControlCheckpoint | None, record: ControlCheckpoint, *, is_whole: bool
+) -> Iterator[Rule]:
+    # Epochs of these generations start at 1 and grow by one; none is specified after 65,535: a violation.
+    step = record.checkpoint_epoch - (0 if state is None else state.checkpoint_epoch)
+    if step < 1 or (is_whole and step > 1):
+        yield Rule.CHECKPOINT_EPOCH_STEP
+    yield from window_violations(record.start_offset, record.end_offset, record.batches)
+
+
+def _broken_by_change(
+    state: ControlCheckpoint | Checkpoint | None, record: ControlDelta | Delta, *, is_void: bool
+) -> Iterator[Rule]:
+    """The rules that a delta of generations i to iii breaks after `state`; None: no checkpoint is before it, which a
+    delta `is_void` may lack."""
+    if state is None:
+        if not is_void:
+            yield Rule.DELTA_HAS_CHECKPOINT
+        yield from batch_violations(record.batches)
+    elif record.checkpoint_epoch != state.checkpoint_epoch:
         yield Rule.DELTA_EPOCH_MATCHES
-    yield from batch_violations(record.batches)
+        yield from batch_violations(record.batches)
+    else:
+        yield from window_violations(state.start_offset, None, record.batches)
+        if undoes_delivery(state.batches, record.batches):
+            yield Rule.DELIVERY_NOT_UNDONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainReplay:
-    """One group's recovery. `offsets` were met on the way back, newest first; `broken` says what stopped it, None: it
-    ends at its checkpoint. `state` is that of a forward scan where the chain is broken; None: that met no checkpoint
-    either."""
-
-    offsets: tuple[int, ...]
-    broken: str | None
-    state: ControlCheckpoint | None
-    violations: tuple[Violation, ...]
-
-
-def head_index(records: Iterable[RecordAt[ControlRecord]]) -> dict[GroupId, int]:
-    """The share snapshot file's contents: each group's newest control record, for records in offset order."""
-    return {record_at.record.group_id: record_at.offset for record_at in records}
-
-
-def _walk_back(log: Mapping[int, ControlRecord], group_id: GroupId, head: int) -> tuple[tuple[int, ...], str | None]:
-    """Follow the back offsets of `group_id` from `head`, by offset in `log`, to their checkpoint: those met, and what
-    stopped it. Every back offset must be lower than its record's own offset, so the walk ends for any log."""
-    offsets: list[int] = []
-    broken = _missing(log, group_id, head)
-    offset, epoch = head, log[head].checkpoint_epoch if broken is None else 0
-    while broken is None:
-        record = log[offset]
-        offsets.append(offset)
-        if record.checkpoint_epoch != epoch:
-            broken = "epoch differs from the checkpoint"
-        elif isinstance(record, ControlCheckpoint):
-            break
-        elif record.back_offset is None:
-            broken = f"{offset} has no BackOffset"
-        elif record.back_offset >= offset:
-            broken = "BackOffset is not lower"
-        else:
-            offset = record.back_offset
-            broken = _missing(log, group_id, offset)
-    return tuple(offsets), broken
-
-
-def _missing(log: Mapping[int, ControlRecord], group_id: GroupId, offset: int) -> str | None:
-    record = log.get(offset)
-    if record is None:
-        return f"{offset} missing"
-    return None if record.group_id == group_id else f"{offset} belongs to another group"
-
-
-def replay_back_chains(
-    records: Sequence[RecordAt[ControlRecord]], heads: Mapping[GroupId, int]
-) -> dict[GroupId, ChainReplay]:
-    """Every group's state by its chain; where a chain is broken, by a forward scan, with a violation."""
-    log = {record_at.offset: record_at.record for record_at in records}
-    partition = records[0].partition if records else 0
-    scan = replay_control_log(records, cleaned=True)
-    replays = {}
-    for group_id, head in heads.items():
-        offsets, broken = _walk_back(log, group_id, head)
-        linked = [RecordAt(partition=partition, offset=offset, record=log[offset]) for offset in reversed(offsets)]
-        place = {"partition": partition, "offset": head}
-        found = Violation(rule=Rule.CHAIN_UNBROKEN, subject=group_id, detail=f"broken: {broken}", **place)
-        state = (scan if broken else replay_control_log(linked)).states.get(group_id)
-        violations = (found,) if broken else ()
-        replays[group_id] = ChainReplay(offsets=offsets, broken=broken, state=state, violations=violations)
-    return replays
+def _broken_link(log: Mapping[int, ControlRecord], offset: int, delta: ControlDelta, before: int | None) -> str | None:
+    """What is wrong with the back offset of the `delta` at `offset`, whose group has the record `before` as the newest
+    one of its epoch. None: nothing, or it has no back offset (generation i)."""
+    back = delta.back_offset
+    if back is None or back == before:
+        return None
+    target = log.get(back)
+    if back >= offset:
+        return "BackOffset is not lower"
+    if target is None:
+        return f"{back} missing"
+    if target.group_id != delta.group_id:
+        return f"{back} belongs to another group"
+    if target.checkpoint_epoch != delta.checkpoint_epoch:
+        return "epoch differs from the checkpoint"
+    return f"{back} skips {before}"
 
 
 def is_delta_index_step(before: int | None, index: int) -> bool:
@@ -169,7 +166,8 @@ class CheckpointTrack:
     """What the records of one key left behind.
 
     `state` None: none yet, or removed (`is_deleted`). `last_epoch` is the newest checkpoint's, also after its removal;
-    `last_delta_index` is the newest delta's. `live_delta_indices` are the delta keys that hold a value, and
+    `last_delta_index` is the newest delta's, `range_end` the one after which the index last began again at 0 (the range
+    may be extended, and never shrinks). `live_delta_indices` are the delta keys that hold a value, and
     `used_delta_indices` those used since the newest checkpoint.
     """
 
@@ -177,6 +175,7 @@ class CheckpointTrack:
     is_deleted: bool = False
     last_epoch: int | None = None
     last_delta_index: int | None = None
+    range_end: int | None = None
     live_delta_indices: frozenset[int] = frozenset()
     used_delta_indices: frozenset[int] = frozenset()
 
@@ -202,29 +201,32 @@ class CheckpointReplay:
         return {key: track.state for key, track in self.tracks.items() if track.state is not None}
 
 
-def replay_checkpoint_log(
-    records: Iterable[RecordAt[CheckpointRecord]], *, compacted: bool = False
-) -> CheckpointReplay:
+def replay_checkpoint_log(records: Iterable[RecordAt[CheckpointRecord]]) -> CheckpointReplay:
     """The track of every share partition after `records`, which come in log order within a state partition.
 
-    `compacted`: a cleaner may have been there. Then skipped epochs and indices are no violations, nor is a delta that a
-    later checkpoint makes void: the cleaner took the checkpoint it belonged to.
+    A cleaner may have been in a state partition where an offset is missing. There skipped epochs are no violations, nor
+    are deltas before a checkpoint of a later epoch or a removal; between two deltas after one checkpoint no index may
+    be missing: only a record of a later epoch can take the place of one of them.
     """
+    records = [*records]
+    superseded, compacted = _superseded(records), _compacted(records)
     tracks: dict[SharePartition, CheckpointTrack] = {}
     homes: dict[SharePartition, int] = {}
     newest: dict[SharePartition, RecordAt[CheckpointRecord]] = {}
     violations: list[Violation] = []
     for record_at in records:
         record, key = record_at.record, record_at.record.key
-        track = tracks.get(key, _FRESH)
-        rules = [*_broken_by_checkpoint(track, record, compacted=compacted)]
+        track, is_compacted = tracks.get(key, _FRESH), record_at.partition in compacted
+        if isinstance(record, Delta):
+            is_void = is_compacted and record_at in superseded
+            rules = [*_broken_by_change(track.state, record, is_void=is_void)]
+            rules += _broken_by_index(track, record.delta_index, is_compacted=is_compacted)
+        else:
+            rules = [*_broken_by_checkpoint(track, record, is_compacted=is_compacted)]
         if homes.setdefault(key, record_at.partition) != record_at.partition:
             rules.append(Rule.ONE_STATE_PARTITION_PER_KEY)
         violations += violations_of(record_at, rules, key, _described(record))
         tracks[key], newest[key] = advance_track(track, record), record_at
-    if compacted:
-        known = {key for key, track in tracks.items() if track.state is not None or track.is_deleted}
-        violations = [v for v in violations if v.rule is not Rule.DELTA_HAS_CHECKPOINT or v.subject not in known]
     for key, track in tracks.items():
         if left := track.pending_delta_tombstones:
             detail = f"no tombstone yet for delta indices {[*left]}"
@@ -232,12 +234,26 @@ def replay_checkpoint_log(
     return CheckpointReplay(tracks=tracks, violations=tuple(violations))
 
 
+def _compacted(records: Sequence[RecordAt[Any]]) -> set[int]:
+    """The state partitions in which an offset is missing."""
+    counts = Counter(record_at.partition for record_at in records)
+    newest = {record_at.partition: record_at.offset for record_at in records}
+    return {partition for partition, count in counts.items() if count != newest[partition] + 1}
+
+
 def advance_track(track: CheckpointTrack, record: CheckpointRecord) -> CheckpointTrack:
     """The track after one record of its key; a delta changes the state only with the epoch of its checkpoint."""
     match record:
         case Checkpoint():
-            epoch = record.checkpoint_epoch
-            return replace(track, state=record, is_deleted=False, last_epoch=epoch, used_delta_indices=frozenset())
+            return replace(
+                track,
+                state=record,
+                is_deleted=False,
+                last_epoch=record.checkpoint_epoch,
+                # A coordinator need not know the index from before a removal.
+                range_end=track.last_delta_index if track.is_deleted else track.range_end,
+                used_delta_indices=frozenset(),
+            )
         case Tombstone():
             return replace(track, state=None, is_deleted=True, used_delta_indices=frozenset())
         case Delta():
@@ -250,6 +266,7 @@ def advance_track(track: CheckpointTrack, record: CheckpointRecord) -> Checkpoin
                 track,
                 state=state,
                 last_delta_index=record.delta_index,
+                range_end=track.range_end if record.delta_index else track.last_delta_index,
                 live_delta_indices=track.live_delta_indices | {record.delta_index},
                 used_delta_indices=track.used_delta_indices | {record.delta_index},
             )
@@ -259,31 +276,33 @@ def advance_track(track: CheckpointTrack, record: CheckpointRecord) -> Checkpoin
             assert_never(record)
 
 
-def _broken_by_checkpoint(track: CheckpointTrack, record: CheckpointRecord, *, compacted: bool) -> Iterator[Rule]:
+def _broken_by_checkpoint(
+    track: CheckpointTrack, record: Checkpoint | Tombstone | DeltaTombstone, *, is_compacted: bool
+) -> Iterator[Rule]:
     if isinstance(record, Checkpoint):
         before = -1 if track.last_epoch is None else track.last_epoch
         expected = (0, before + 1) if track.is_deleted else (before + 1,)
-        if record.checkpoint_epoch not in expected and not (compacted and record.checkpoint_epoch > before):
+        if record.checkpoint_epoch not in expected and not (is_compacted and record.checkpoint_epoch > before):
             yield Rule.CHECKPOINT_EPOCH_STEP
         if record.start_offset is None:
             yield Rule.CHECKPOINT_HAS_START
         yield from window_violations(record.start_offset, None, record.batches)
-    elif isinstance(record, Delta):
-        yield from _broken_by_delta(track, record, compacted=compacted)
     elif isinstance(record, DeltaTombstone) and track.state is not None:
         yield Rule.DELETION_ORDER
 
 
-def _broken_by_delta(track: CheckpointTrack, record: Delta, *, compacted: bool) -> Iterator[Rule]:
-    if track.state is None:
-        yield Rule.DELTA_HAS_CHECKPOINT
-    elif record.checkpoint_epoch != track.state.checkpoint_epoch:
-        yield Rule.DELTA_EPOCH_MATCHES
-    if not compacted and not is_delta_index_step(track.last_delta_index, record.delta_index):
-        yield Rule.DELTA_INDEX_STEP
-    if record.delta_index in track.used_delta_indices:
+def _broken_by_index(track: CheckpointTrack, index: int, *, is_compacted: bool) -> Iterator[Rule]:
+    """The rules that the index of a delta breaks. It may begin again at 0 at the end of its range only, which is not
+    known before the index did so once within an epoch."""
+    last, end, is_first = track.last_delta_index, track.range_end, not track.used_delta_indices
+    if index in track.used_delta_indices:
         yield Rule.DELTA_INDEX_NOT_REUSED
-    yield from batch_violations(record.batches)
+    if (is_compacted and (is_first or track.state is None)) or (index == 0 and last == end):
+        return
+    if not is_delta_index_step(last, index) or (index == 0 and end is not None and last is not None and last < end):
+        yield Rule.DELTA_INDEX_STEP
+    elif index == 0 and is_first and last not in (None, HIGHEST_DELTA_INDEX):
+        yield Rule.DELTA_INDEX_NOT_RESET
 
 
 def _described(record: CheckpointRecord) -> str:

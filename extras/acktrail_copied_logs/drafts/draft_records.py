@@ -19,14 +19,20 @@ from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
 from acktrail.format.wire.primitives import absent_if_none, batches_form
-from acktrail.model.batches import DeliveryState, StateBatch, cover, prune_state_batches
+from acktrail.model.batches import (
+    HIGHEST_DELIVERY_COUNT,
+    DeliveryState,
+    StateBatch,
+    cover,
+    end_offset,
+    first_unfinished_offset,
+    prune_state_batches,
+)
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.share_partition import GroupId, SharePartition
-from acktrail_copied_logs.dialects import JsonForm, key_form
+from acktrail_copied_logs.dialects import DOCUMENTED_STATES, JsonForm, key_form, offsets_form
 
-DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
-"""The states that the founding documents let a record have at rest; Kafka 4.3 and later add archiving."""
 KeyT = TypeVar("KeyT")
 StateT = TypeVar("StateT")
 _NUMBERS: Final = ("delta_index", "checkpoint_epoch", "snapshot_epoch", "state_epoch", "start_offset", "end_offset")
@@ -36,7 +42,7 @@ _NUMBERS: Final = ("delta_index", "checkpoint_epoch", "snapshot_epoch", "state_e
 class ControlCheckpoint:
     """Generations ii and i: the complete state of one group (``SHARE_CHECKPOINT``, control type 5).
 
-    `end_offset` is exclusive: one past the last offset fetched.
+    `end_offset` is the recorded one: one past the last offset fetched.
     """
 
     group_id: GroupId
@@ -46,9 +52,9 @@ class ControlCheckpoint:
     batches: tuple[StateBatch, ...]
 
     @property
-    def window(self) -> OffsetWindow:
+    def first_unfinished_offset(self) -> int | None:
         """Where delivery continues."""
-        return effective_window(self.start_offset, self.batches, end_offset=self.end_offset)
+        return first_unfinished_offset(self.start_offset, self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +82,14 @@ class _OfSharePartition:
     batches: tuple[StateBatch, ...]
 
     @property
-    def window(self) -> OffsetWindow:
-        """Where delivery continues; its end is a lower bound, since these records have no end offset."""
-        return effective_window(self.start_offset, self.batches)
+    def first_unfinished_offset(self) -> int | None:
+        """Where delivery continues."""
+        return first_unfinished_offset(self.start_offset, self.batches)
+
+    @property
+    def end_offset(self) -> int | None:
+        """A lower bound, since these records have no end offset."""
+        return end_offset(self.start_offset, self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,17 +144,6 @@ class DraftUpdate(_OfSharePartition):
 DraftRecord = DraftSnapshot | DraftUpdate | Tombstone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetWindow:
-    """Where delivery continues: offsets below `start_offset` are complete, no batch has one at or above `end_offset`
-    (exclusive). Both None: not initialised.
-    """
-
-    start_offset: int | None
-    end_offset: int | None
-    batches: tuple[StateBatch, ...]
-
-
 def overlay_state_batches(
     so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int | None
 ) -> tuple[StateBatch, ...]:
@@ -153,37 +153,6 @@ def overlay_state_batches(
     """
     batches = prune_state_batches((*so_far, *new), start_offset)
     return cover(batches, range(0, -len(batches), -1))
-
-
-def first_unfinished_offset(start_offset: int | None, batches: Sequence[StateBatch]) -> int | None:
-    """`start_offset` moved over the leading terminal batches; it stops at a gap and at anything not terminal.
-
-    Batches may be in any order but do not overlap; batches below the start are ignored.
-    """
-    if start_offset is None:
-        return None
-    offset = start_offset
-    for batch in sorted(prune_state_batches(batches, start_offset), key=lambda b: b.first_offset):
-        if batch.first_offset > offset or not batch.is_terminal:
-            break
-        offset = max(offset, batch.last_offset + 1)
-    return offset
-
-
-def effective_window(
-    start_offset: int | None, batches: Sequence[StateBatch], *, end_offset: int | None = None
-) -> OffsetWindow:
-    """The window after its leading terminal batches.
-
-    `end_offset` is the recorded one, where a generation records it; the result's is at least that, one past every
-    batch, and the start: a lower bound of the broker's own, which persists no first delivery.
-    """
-    start = first_unfinished_offset(start_offset, batches)
-    ends = [offset for offset in (start, end_offset) if offset is not None]
-    ends += [batch.last_offset + 1 for batch in batches]
-    return OffsetWindow(
-        start_offset=start, end_offset=max(ends, default=None), batches=prune_state_batches(batches, start)
-    )
 
 
 def window_violations(
@@ -223,11 +192,21 @@ def batch_violations(
             broken.add(Rule.BATCH_FIRST_LE_LAST)
         if batch.delivery_state not in durable_states:
             broken.add(Rule.STATE_IS_DURABLE)
-        if batch.delivery_count < 0:
+        if not 0 <= batch.delivery_count <= HIGHEST_DELIVERY_COUNT:
             broken.add(Rule.DELIVERY_COUNT_RANGE)
         elif batch.delivery_state == DeliveryState.ACKNOWLEDGED and batch.delivery_count == 0:
             broken.add(Rule.ACKNOWLEDGED_COUNT_GE_1)
     return tuple(rule for rule in Rule if rule in broken)
+
+
+def undoes_delivery(so_far: Sequence[StateBatch], new: Sequence[StateBatch]) -> bool:
+    """Whether `new` takes an offset out of a terminal state that it has in `so_far`. Its acknowledgement is lost."""
+    undone = [batch for batch in new if not batch.is_terminal]
+    return any(
+        one.is_terminal and max(one.first_offset, other.first_offset) <= min(one.last_offset, other.last_offset)
+        for one in so_far
+        for other in undone
+    )
 
 
 class Rule(StrEnum):
@@ -241,12 +220,14 @@ class Rule(StrEnum):
     STATE_IS_DURABLE = "state_is_durable"
     DELIVERY_COUNT_RANGE = "delivery_count_range"
     ACKNOWLEDGED_COUNT_GE_1 = "acknowledged_count_ge_1"
+    DELIVERY_NOT_UNDONE = "delivery_not_undone"
     UNINITIALISED_HAS_NO_BATCHES = "uninitialised_has_no_batches"
     CHECKPOINT_HAS_START = "checkpoint_has_start"
     CHECKPOINT_EPOCH_STEP = "checkpoint_epoch_step"
     DELTA_EPOCH_MATCHES = "delta_epoch_matches"
     DELTA_HAS_CHECKPOINT = "delta_has_checkpoint"
     DELTA_INDEX_STEP = "delta_index_step"
+    DELTA_INDEX_NOT_RESET = "delta_index_not_reset"
     DELTA_INDEX_NOT_REUSED = "delta_index_not_reused"
     CHAIN_UNBROKEN = "chain_unbroken"
     NO_MISSING_AT_OR_ABOVE_CHECKPOINT = "no_missing_at_or_above_checkpoint"
@@ -315,7 +296,7 @@ _KINDS: Final[dict[type, str]] = {
 def draft_content(record: Any, partition: int) -> JsonForm:
     """The content of a drafted record, which lies on `partition` of its log."""
     form = {"type": _KINDS[type(record)], **_subject(record, partition)}
-    form |= {name: absent_if_none(getattr(record, name)) for name in _NUMBERS if hasattr(record, name)}
+    form |= {name: absent_if_none(getattr(record, name)) for name in _NUMBERS if name in record.__dataclass_fields__}
     if getattr(record, "back_offset", None) is not None:
         form["back_offset"] = record.back_offset
     return {**form, "batches": batches_form(record.batches)} if hasattr(record, "batches") else form
@@ -326,16 +307,15 @@ def draft_state_json(state: Any, partition: int | None = None) -> JsonForm:
 
     `partition`: that of the log, for a state of generations i and ii.
     """
-    window = state.window
     is_last = isinstance(state, DraftSnapshot | DraftUpdate)
     return {
         **_subject(state, partition),
         "state_epoch": absent_if_none(state.state_epoch) if is_last else -1,
         "snapshot_epoch": state.snapshot_epoch if is_last else state.checkpoint_epoch,
         "leader_epoch": -1,
-        "start_offset": absent_if_none(window.start_offset),
+        **offsets_form(state),
         "delivery_complete_count": None,
-        "batches": batches_form(window.batches),
+        "batches": batches_form(state.batches),
     }
 
 

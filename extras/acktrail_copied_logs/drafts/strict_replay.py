@@ -12,17 +12,10 @@ from acktrail.model.batches import DURABLE_STATES, DeliveryState, combine_state_
 from acktrail.model.records import RecordAt, ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail_copied_logs.dialects import DialectReplay, JsonForm, Policy, state_json
-from acktrail_copied_logs.drafts.draft_logs import (
-    head_index,
-    replay_back_chains,
-    replay_checkpoint_log,
-    replay_control_log,
-)
+from acktrail_copied_logs.dialects import DOCUMENTED_STATES, DialectReplay, JsonForm, Policy, state_json
+from acktrail_copied_logs.drafts.draft_logs import replay_checkpoint_log, replay_control_log
 from acktrail_copied_logs.drafts.draft_records import (
     DIFFERING_RULES,
-    DOCUMENTED_STATES,
-    ControlCheckpoint,
     DraftRecord,
     DraftSnapshot,
     DraftUpdate,
@@ -33,6 +26,7 @@ from acktrail_copied_logs.drafts.draft_records import (
     batch_violations,
     draft_state_json,
     finding_json,
+    undoes_delivery,
     violations_of,
     window_violations,
 )
@@ -48,12 +42,14 @@ DraftState = DraftSnapshot | DraftUpdate
 """A state is the complete record that could stand for it: a snapshot, or the update without one that became it."""
 
 
-def replay_strictly(records: Iterable[RecordAt[StateRecord]]) -> StrictReplay[SharePartition, SharePartitionState]:
+def replay_strictly(
+    records: Iterable[RecordAt[StateRecord]], durable_states: frozenset[DeliveryState] = DURABLE_STATES
+) -> StrictReplay[SharePartition, SharePartitionState]:
     """The state of every share partition after `records`, which come in log order within a state partition.
 
     The states are those of a broker that replays only the records that count by the founding documents.
     """
-    return replay_by_rules(records, apply, snapshots=ShareSnapshot, durable_states=DURABLE_STATES)
+    return replay_by_rules(records, apply, snapshots=ShareSnapshot, durable_states=durable_states)
 
 
 def replay_by_rules(
@@ -69,7 +65,7 @@ def replay_by_rules(
     Both policies find the same violations; they differ in whether a record that breaks one of `DIFFERING_RULES` is
     applied. Violations of other rules change no state.
     """
-    states: dict[SharePartition, StateT] = {}
+    states: dict[SharePartition, Any] = {}
     homes: dict[SharePartition, int] = {}
     violations: list[Violation] = []
     for record_at in records:
@@ -83,6 +79,8 @@ def replay_by_rules(
                 rules += window_violations(record.start_offset, None, record.batches, durable_states)
             else:
                 rules += batch_violations(record.batches, durable_states)
+                if before is not None and undoes_delivery(before.batches, record.batches):
+                    rules.append(Rule.DELIVERY_NOT_UNDONE)
         if homes.setdefault(key, record_at.partition) != record_at.partition:
             rules.append(Rule.ONE_STATE_PARTITION_PER_KEY)
         violations += violations_of(record_at, rules, key, detail)
@@ -142,10 +140,10 @@ def _apply(state: DraftState | None, record: DraftRecord) -> DraftState | None:
             return None
 
 
-def replay_released(records: _Records, policy: Policy) -> DialectReplay:
-    """Records of a release, by either policy."""
+def replay_released(records: _Records, policy: Policy, durable_states: frozenset[DeliveryState]) -> DialectReplay:
+    """Records of a release that lets a record be in `durable_states`, by either policy."""
     records = [*records]
-    strict = replay_strictly(records)
+    strict = replay_strictly(records, durable_states)
     states = strict.states if policy is Policy.STRICT else replay(record_at.record for record_at in records)
     return _told(map(state_json, states.values()), strict.violations, policy)
 
@@ -157,37 +155,20 @@ def replay_draft(records: _Records, policy: Policy) -> DialectReplay:
 
 
 def replay_checkpoints(records: _Records, _policy: Policy) -> DialectReplay:
-    """Generation iii, which has one policy. Where an offset is missing, the log was compacted."""
-    records = [*records]
-    offsets = ([record_at.offset for record_at in own] for _, own in _by(records, "partition"))
-    is_compacted = any(found != [*range(len(found))] for found in offsets)
-    replayed = replay_checkpoint_log(records, compacted=is_compacted)
+    """Generation iii, which has one policy."""
+    replayed = replay_checkpoint_log(records)
     return _told(map(draft_state_json, replayed.states.values()), replayed.violations)
 
 
-def replay_scanned(records: _Records, _policy: Policy) -> DialectReplay:
-    """Generation i, which has one policy: each group's records forwards."""
+def replay_control(records: _Records, _policy: Policy) -> DialectReplay:
+    """Generations i and ii, which have one policy."""
     states: list[JsonForm] = []
     violations: list[Violation] = []
-    for (partition, group_id), own in _by(records, "partition", "record.group_id"):
-        first = own[0].record
-        is_cleaned = not (isinstance(first, ControlCheckpoint) and first.checkpoint_epoch == 1)
-        replayed = replay_control_log(own, cleaned=is_cleaned)
-        if group_id in replayed.states:
-            states.append(draft_state_json(replayed.states[group_id], partition))
+    of_partition = attrgetter("partition")
+    for partition, own in groupby(sorted(records, key=of_partition), of_partition):
+        replayed = replay_control_log(own)
+        states += (draft_state_json(state, partition) for state in replayed.states.values())
         violations += replayed.violations
-    return _told(states, violations)
-
-
-def replay_chained(records: _Records, _policy: Policy) -> DialectReplay:
-    """Generation ii, which has one policy: each group's chain backwards."""
-    states: list[JsonForm] = []
-    violations: list[Violation] = []
-    for partition, own in _by(records, "partition"):
-        for chain in replay_back_chains(own, head_index(own)).values():
-            if chain.state is not None:
-                states.append(draft_state_json(chain.state, partition))
-            violations += chain.violations
     return _told(states, violations)
 
 
@@ -196,8 +177,3 @@ def _told(states: Iterable[JsonForm], violations: Sequence[Violation], policy: P
     findings = [*map(finding_json, sorted(violations, key=attrgetter("partition", "offset")))]
     differences = [] if policy is Policy.BROKER else [finding for finding in findings if finding["changes_state"]]
     return DialectReplay(states=[*states], findings=findings, differences=differences)
-
-
-def _by(records: _Records, *names: str) -> Iterator[tuple[Any, list[RecordAt[Any]]]]:
-    of = attrgetter(*names)
-    return ((key, [*own]) for key, own in groupby(sorted(records, key=of), of))

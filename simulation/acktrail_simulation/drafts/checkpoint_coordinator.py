@@ -17,7 +17,7 @@ from acktrail_copied_logs.drafts.draft_logs import (
 )
 from acktrail_copied_logs.drafts.draft_records import Checkpoint, CheckpointRecord, Delta, DeltaTombstone
 from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.drafts.complete_records import checkpoint_of
+from acktrail_simulation.drafts.complete_records import checkpoint_of, live_batches
 from acktrail_simulation.drafts.record_log import RecordLog
 
 _FRESH = CheckpointTrack()
@@ -46,9 +46,7 @@ class CheckpointCoordinator:
         self.log = log
         self.deltas_per_checkpoint = deltas_per_checkpoint
         self.highest_delta_index = highest_delta_index
-        self.tracks: dict[SharePartition, CheckpointTrack] = {
-            **replay_checkpoint_log(log.records, compacted=True).tracks
-        }
+        self.tracks: dict[SharePartition, CheckpointTrack] = {**replay_checkpoint_log(log.records).tracks}
         self._finish_removals()
 
     @property
@@ -80,7 +78,7 @@ class CheckpointCoordinator:
         after = advance_track(track, delta).state
         assert after is not None
         used = track.used_delta_indices
-        is_due = len(used) >= self.deltas_per_checkpoint or not after.window.batches
+        is_due = len(used) >= self.deltas_per_checkpoint or not live_batches(after)
         if is_due or index in used:
             return self._write(checkpoint_of(after, track.state.checkpoint_epoch + 1))
         return self._write(delta)

@@ -16,7 +16,7 @@ from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
 from acktrail_copied_logs.drafts.draft_logs import apply_control_delta
 from acktrail_copied_logs.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
-from acktrail_simulation.drafts.complete_records import control_checkpoint_of
+from acktrail_simulation.drafts.complete_records import control_checkpoint_of, live_batches
 from acktrail_simulation.drafts.control_log_cleaner import earliest_checkpoint_offset
 from acktrail_simulation.drafts.record_log import RecordLog
 
@@ -97,7 +97,7 @@ class ControlLeader:
             batches=batches,
         )
         after = apply_control_delta(state, delta)
-        is_due = self._deltas[group_id] >= self.deltas_per_checkpoint or not after.window.batches
+        is_due = self._deltas[group_id] >= self.deltas_per_checkpoint or not live_batches(after)
         return self._write(control_checkpoint_of(after, state.checkpoint_epoch + 1) if is_due else delta)
 
     def clean(self) -> int:

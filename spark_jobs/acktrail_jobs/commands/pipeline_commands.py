@@ -145,7 +145,7 @@ def _verify_text(summary: VerifySummary) -> str:
 _PLACE: Final = ("topic_id", "partition", "state_partition")
 _PLAIN: Final = (
     *("topic", *_PLACE),
-    *("state_epoch", "snapshot_epoch", "leader_epoch", "start_offset", "first_unfinished_offset"),
+    *("state_epoch", "snapshot_epoch", "leader_epoch", "start_offset", "first_unfinished_offset", "end_offset"),
     *("delivery_complete_count", "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     *("last_record_offset", "last_record_timestamp_ms", "completeness", "completeness_reason"),
 )

@@ -302,6 +302,8 @@ def test_replay_prints_the_contract(tmp_path: Path, capsys: pytest.CaptureFixtur
         "snapshot_epoch": 3,
         "leader_epoch": 1,
         "start_offset": 12,
+        "first_unfinished_offset": 12,
+        "end_offset": 12,
         "delivery_complete_count": 0,
         "batches": [],
     }

@@ -37,6 +37,7 @@ from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
 from acktrail_simulation.drafts.compaction import LogCompaction
+from acktrail_simulation.drafts.complete_records import live_batches
 from acktrail_simulation.drafts.control_leader import ControlLeader, ShareSnapshotFile
 from acktrail_simulation.drafts.record_log import RecordLog
 
@@ -167,12 +168,14 @@ def pointwise(found: tuple[StateBatch, ...]) -> dict[int, tuple[int, int]]:
 
 def told(states: Iterable[tuple[Any, Any]]) -> dict[Any, tuple[int | None, dict[int, tuple[int, int]]]]:
     """Replayed states in the form of the truth."""
-    return {key: (state.window.start_offset, pointwise(state.window.batches)) for key, state in states}
+    return {key: (state.first_unfinished_offset, pointwise(live_batches(state))) for key, state in states}
 
 
 def windows(states: Any) -> dict[Any, Any]:
-    """The windows of replayed states."""
-    return {key: state.window for key, state in states.items()}
+    """Where delivery continues after replayed states, up to where they reach, and what is in flight."""
+    return {
+        key: (state.first_unfinished_offset, state.end_offset, live_batches(state)) for key, state in states.items()
+    }
 
 
 class _Life:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from drivers.command_line import run
 from extras.copied_logs.dialect_dumps import KEY, as_log, dump
+from extras.copied_logs.drafts.draft_lives import windows
 from jobs.world import batch
 from samples.golden_vectors import SEED, example
 
+from acktrail.model.batches import StateBatch, prune_state_batches
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
 from acktrail_copied_logs.dialects import Policy
@@ -23,7 +25,6 @@ from acktrail_copied_logs.drafts.draft_records import (
     Delta,
     DraftSnapshot,
     DraftUpdate,
-    OffsetWindow,
 )
 from acktrail_copied_logs.replay_files import replay_records
 from acktrail_simulation.coordinator.state_write import StateWrite
@@ -40,8 +41,8 @@ TABLES = {
 }
 CONTROL = [TABLES["i"], TABLES["ii"]]
 FORM = (
-    *("group", "topic_id", "partition", "state_epoch", "snapshot_epoch", "leader_epoch", "start_offset"),
-    *("delivery_complete_count", "batches"),
+    *("group", "topic_id", "partition", "state_epoch", "snapshot_epoch", "leader_epoch"),
+    *("start_offset", "first_unfinished_offset", "end_offset", "delivery_complete_count", "batches"),
 )
 Row = dict[str, Any]
 
@@ -58,17 +59,11 @@ def writes(row: Row) -> list[StateWrite]:
     return [write for request in row["written"] for write in read_request(StateWrite, request)]
 
 
-def batches_of(row: Row) -> list[list[int]]:
-    return [[b["first"], b["last"], b["state"], b["delivery_count"]] for b in row["durable_after"]["batches"]]
-
-
-def window_of(row: Row) -> OffsetWindow:
+def window_of(row: Row) -> tuple[int, int, tuple[StateBatch, ...]]:
+    """Effective start and end offset, and what is in flight."""
     after = row["durable_after"]
-    return OffsetWindow(
-        start_offset=after["spso_effective"],
-        end_offset=after["speo_effective"],
-        batches=tuple(batch(*each) for each in batches_of(row)),
-    )
+    found = ([b["first"], b["last"], b["state"], b["delivery_count"]] for b in after["batches"])
+    return after["spso_effective"], after["speo_effective"], tuple(batch(*each) for each in found)
 
 
 def drafted(dialect: str, number: int, write: StateWrite) -> Any:
@@ -84,9 +79,9 @@ def drafted(dialect: str, number: int, write: StateWrite) -> Any:
 @pytest.mark.parametrize("dialect", TABLES)
 def test_printed_tables_at_the_command_line(dialect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """R000-01 to R000-03, R000-28, R000-35, R000-38 to R000-43, R000-49, R000-52 to R000-55, R001-05, R001-06, R001-08,
-    R001-11 to R001-14, R002-12 to R002-14: a dump of a printed table, replayed row by row, gives each row's SPSO and
-    batches in the form of the offline contract, by either policy and without a finding; --at a row's last record gives
-    that row."""
+    R001-11 to R001-14, R002-12 to R002-14: a dump of a printed table, replayed row by row, gives each row's recorded
+    start offset, SPSO, SPEO and batches in the form of the offline contract, by either policy and without a finding;
+    --at a row's last record gives that row."""
     log, states = list[RecordAt[Any]](), list[tuple[int, Row]]()
     for row in example(TABLES[dialect])["rows"]:
         if dialect in ("i", "ii"):
@@ -100,8 +95,10 @@ def test_printed_tables_at_the_command_line(dialect: str, tmp_path: Path, capsys
         assert (strict.states, strict.findings) == ([state], [])
 
         assert tuple(state) == FORM
-        assert state["start_offset"] == row["durable_after"]["spso_effective"]
-        assert state["batches"] == batches_of(row)
+        assert state["start_offset"] == row["durable_after"]["start_offset_recorded"]
+        first = state["first_unfinished_offset"]
+        in_flight = prune_state_batches((batch(*each) for each in state["batches"]), first)
+        assert (first, state["end_offset"], in_flight) == window_of(row)
         states.append((log[-1].offset, state))
     for offset, state in states:
         done = run(capsys, "record", "replay", "--dialect", dialect, "--at", f"0:{offset}", tmp_path / "log.jsonl")
@@ -116,11 +113,8 @@ def test_the_tables_as_printed(name: str) -> None:
     log: list[RecordAt[Any]] = []
     for row in example(name)["rows"]:
         log += control(row, corrected=False)
-        window = replay_control_log(log).states[G1].window
-        if row["step"] < 3:
-            assert (window.start_offset, window.end_offset) == (110, 110)
-        else:
-            assert window == window_of(row)
+        (window,) = windows(replay_control_log(log).states).values()
+        assert window == ((110, 110, ()) if row["step"] < 3 else window_of(row))
 
 
 def test_checkpoint_pictures() -> None:
@@ -134,6 +128,4 @@ def test_checkpoint_pictures() -> None:
         replayed = replay_control_log([RecordAt(partition=0, offset=1, record=record)])
 
         assert replayed.violations == ()
-        window = replayed.states[G1].window
-        assert (window.start_offset, window.end_offset) == (row["spso"], row["speo"])
-        assert window.batches == record.batches
+        assert windows(replayed.states) == {G1: (row["spso"], row["speo"], record.batches)}

@@ -25,14 +25,12 @@ from jobs import world
 from samples.coordinator_random_calls import Step, coordinator, scripts, take
 from samples.random_records import batches
 
-from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, prune_state_batches
+from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, end_offset, first_unfinished_offset
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId
 from acktrail_copied_logs.dialects import Policy
 from acktrail_copied_logs.drafts.draft_logs import (
-    head_index,
-    replay_back_chains,
     replay_checkpoint_log,
     replay_control_log,
 )
@@ -45,12 +43,11 @@ from acktrail_copied_logs.drafts.draft_records import (
     DraftUpdate,
     Rule,
     batch_violations,
-    effective_window,
-    first_unfinished_offset,
     overlay_state_batches,
 )
 from acktrail_copied_logs.drafts.strict_replay import replay_draft_log, replay_strictly
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
+from acktrail_simulation.drafts.back_chains import head_index, replay_back_chains
 from acktrail_simulation.drafts.complete_records import snapshot_of
 from acktrail_simulation.leader.persisted_batches import durable_batches
 
@@ -85,19 +82,18 @@ def test_both_mergings_agree_on_what_a_leader_writes(steps: list[tuple[StateBatc
 
 @given(batches(), st.integers(0, 45))
 def test_the_effective_start_stops_at_the_first_undone_offset(found: tuple[StateBatch, ...], start: int) -> None:
-    """R000-42: every offset between start and effective start is terminal, the next one is not."""
-    ordered = overlay_state_batches((), found, None)
-    effective = first_unfinished_offset(start, ordered)
+    """R000-42: every offset between start and first unfinished offset is terminal, the next one is not; the end lies
+    past all of them."""
+    ordered = overlay_state_batches((), found, start)
+    effective, end = first_unfinished_offset(start, ordered), end_offset(start, ordered)
     states = pointwise(ordered)
 
     assert effective is not None
     assert all(states[offset][0] in (2, 4) for offset in range(start, effective))
     assert states.get(effective, (0, 0))[0] not in (2, 4)
-    window = effective_window(start, ordered)
-    assert window.end_offset is not None
-    assert window.end_offset >= effective
-    assert window.batches == prune_state_batches(ordered, effective)
-    assert effective_window(None, ()).start_offset is None
+    assert end == max([start, *(offset + 1 for offset in states)])
+    assert first_unfinished_offset(None, ordered) is None
+    assert end_offset(None, ()) is None
 
 
 @given(batches())
@@ -112,17 +108,23 @@ def test_locks_are_not_written(live: tuple[StateBatch, ...]) -> None:
 
 @given(log=lived_logs("ii"), data=st.data())
 def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
-    """R001-10: without one record of a chain the chain is broken and says so; the scan's state stands in."""
+    """R001-10: without one record of a chain the chain is broken and says so, as does the scan at the record whose link
+    is broken; the scan's state stands in. Where the whole chain says nothing, nor does the scan."""
     whole = replay_back_chains(log, head_index(log))
     linked = sorted({offset for chain in whole.values() for offset in chain.offsets})
     if not linked:
         return
     gone = data.draw(st.sampled_from(linked))
     left = [found for found in log if found.offset != gone]
+    scan = replay_control_log(left)
+    broken = {found.subject: found for found in scan.violations if found.rule is Rule.CHAIN_UNBROKEN}
+    assert replay_control_log(log).violations == ()
     for group, found in replay_back_chains(left, head_index(log)).items():
         if gone in whole[group].offsets:
-            assert found.broken is not None
-            assert str(gone) in found.violations[0].detail
+            assert found.broken == f"{gone} missing"
+            assert found.state == scan.states.get(group)
+            if gone != head_index(log)[group]:
+                assert broken[group].detail == f"broken: {gone} missing"
         else:
             assert found == whole[group]
 
@@ -248,18 +250,18 @@ def test_epochs_of_checkpoints_start_and_step() -> None:
             group_id=GroupId("G1"), checkpoint_epoch=epoch, start_offset=0, end_offset=0, batches=()
         )
 
-    def iii(*epochs: int, **how: bool) -> list[int]:
-        violations = replay_checkpoint_log(as_log([keyed(e) for e in epochs]), **how).violations
+    def iii(*epochs: int, first: int = 0) -> list[int]:
+        violations = replay_checkpoint_log(as_log([keyed(e) for e in epochs], first=first)).violations
         assert {found.rule for found in violations} <= {Rule.CHECKPOINT_EPOCH_STEP}
         return [found.offset for found in violations]
 
-    def i(*epochs: int, **how: bool) -> list[int]:
-        return [found.offset for found in replay_control_log(as_log([control(e) for e in epochs]), **how).violations]
+    def i(*epochs: int) -> list[int]:
+        return [found.offset for found in replay_control_log(as_log([control(e) for e in epochs])).violations]
 
     assert (iii(0, 1, 2), i(1, 2, 3)) == ([], [])
-    assert (iii(1), i(0), iii(0, 2), i(1, 1)) == ([0], [0], [1], [1])
-    assert (iii(3, 7, compacted=True), i(3, 7, cleaned=True)) == ([], [])
-    assert (iii(65_535, 0, compacted=True), i(65_535, 0, cleaned=True)) == ([1], [1])
+    assert (iii(1), i(0), iii(0, 2), i(1, 3), i(1, 1)) == ([0], [0], [1], [1], [1])
+    assert (iii(3, 7, first=5), i(3, 7)) == ([], [])
+    assert (iii(65_535, 0, first=5), i(65_535, 0)) == ([6], [1])
 
 
 def test_a_checkpoint_without_start_is_found() -> None:

@@ -15,9 +15,7 @@ from acktrail.model.share_partition import GroupId, SharePartition, state_partit
 from acktrail_copied_logs.drafts.draft_logs import (
     CheckpointTrack,
     advance_track,
-    head_index,
     is_delta_index_step,
-    replay_back_chains,
     replay_checkpoint_log,
     replay_control_log,
 )
@@ -31,6 +29,7 @@ from acktrail_copied_logs.drafts.draft_records import (
     Rule,
     window_violations,
 )
+from acktrail_simulation.drafts.back_chains import head_index, replay_back_chains
 from acktrail_simulation.drafts.checkpoint_coordinator import next_delta_index
 from acktrail_simulation.drafts.compaction import compact
 from acktrail_simulation.drafts.control_log_cleaner import (
@@ -81,7 +80,7 @@ def test_the_record_sequence() -> None:
     derived = SEED["record_sequences"][0]["derived"]
     log = sequence()
     survivors = compact(log)
-    full, left = replay_checkpoint_log(log), replay_checkpoint_log(survivors, compacted=True)
+    full, left = replay_checkpoint_log(log), replay_checkpoint_log(survivors)
 
     assert [found.offset for found in survivors] == derived["survivors_of_compaction"]
     tracks = [CheckpointTrack()]
@@ -124,7 +123,7 @@ def test_an_index_used_twice_loses_data() -> None:
     """R000-14, R000-29: compaction of a log with a reused index changes the state, and replay says so beforehand."""
     case = vector("DV-delta-index-reuse-loses-data")
     log = as_log([keyed(record) for record in case["records"]])
-    full, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log), compacted=True)
+    full, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log))
 
     assert full.states[KEY].batches == batches(case["replay_full_log"])
     assert left.states[KEY].batches == batches(case["replay_after_compaction"])
@@ -134,11 +133,11 @@ def test_an_index_used_twice_loses_data() -> None:
 def test_a_delta_of_another_epoch_is_skipped() -> None:
     """R000-16, R000-30: it changes nothing and is a finding with its address."""
     case = vector("DV-epoch-mismatch-delta")
-    replayed = replay_checkpoint_log(as_log([keyed(record) for record in case["records"]]), compacted=True)
+    replayed = replay_checkpoint_log(as_log([keyed(record) for record in case["records"]], first=7))
 
     state = replayed.states[KEY]
     assert (state.start_offset, list(state.batches)) == (case["state"]["start_offset"], case["state"]["batches"])
-    assert [(found.rule, found.offset) for found in replayed.violations] == [(Rule.DELTA_EPOCH_MATCHES, 1)]
+    assert [(found.rule, found.offset) for found in replayed.violations] == [(Rule.DELTA_EPOCH_MATCHES, 8)]
 
 
 def test_tombstones_in_order() -> None:
@@ -190,7 +189,7 @@ def test_what_the_cleaner_may_remove() -> None:
     assert {g: list(c.needed) for g, c in found.items()} == case["must_keep"]
     left = clean(log)
     assert {placed.offset for placed in log} - {placed.offset for placed in left} == {90, 91, 130, 131}
-    assert replay_control_log(left, cleaned=True) == replay_control_log(log, cleaned=True)
+    assert replay_control_log(left) == replay_control_log(log)
     assert missing_records(log, left) == ()
 
 
@@ -208,23 +207,22 @@ def test_what_the_cleaner_must_not_remove() -> None:
 
 @pytest.mark.parametrize("case", vector("DV-back-offset-chain")["cases"], ids=lambda case: case["verdict"])
 def test_back_offset_chains(case: dict[str, Any]) -> None:
-    """R001-03, R001-07, R001-10: a chain is whole, or what broke it is named and the scan's state given."""
+    """R001-03, R001-07, R001-10: a chain is whole, or what broke it is named, at the record whose link it is, and the
+    scan's state given."""
     log: list[RecordAt[ControlRecord]] = []
     for r in case["records"]:
         record = checkpoint(r["e"]) if r["t"] == "CP" else delta(r["e"], back=r["b"])
         log.append(RecordAt(partition=0, offset=r["o"], record=record))
-    replayed = replay_back_chains(log, {G1: case["head"]})[G1]
+    replayed, scanned = replay_back_chains(log, {G1: case["head"]})[G1], replay_control_log(log)
+    broken = [(f.offset, f.detail) for f in scanned.violations if f.rule is Rule.CHAIN_UNBROKEN]
 
-    assert (replayed.broken is None) == (case["verdict"] == "ok")
+    assert replayed.state == scanned.states.get(G1)
+    assert (replayed.broken is None) == (case["verdict"] == "ok") == (broken == [])
     if replayed.broken is None:
-        assert (list(replayed.offsets), replayed.violations) == (case["chain"], ())
-        return
-    assert f"broken: {replayed.broken}" == case["verdict"]
-    assert [(f.rule, f.offset, f.detail) for f in replayed.violations] == [
-        (Rule.CHAIN_UNBROKEN, case["head"], case["verdict"])
-    ]
-    scanned = replay_control_log(log, cleaned=True).states.get(G1)
-    assert replayed.state == scanned
+        assert list(replayed.offsets) == case["chain"]
+    else:
+        assert f"broken: {replayed.broken}" == case["verdict"]
+        assert broken == [(case["head"], case["verdict"])]
 
 
 def test_chains_do_not_cross_groups() -> None:
@@ -262,11 +260,12 @@ def test_batches_lie_inside_the_window(first: int, last: int) -> None:
 def test_a_control_delta_of_another_epoch_is_skipped() -> None:
     """R001-14: what follows the checkpoint with another epoch, or comes before any, is found and changes nothing."""
     first, stale = checkpoint(1, end_offset=5), delta(2, batches=batches([[0, 4, 2, 1]]))
+    left = delta(1, batches=batches([[0, 4, 2, 1]]))
 
     replayed = replay_control_log(as_log([stale, first, stale]))
-    assert (replayed.states[G1].batches, replayed.states[G1].window.start_offset) == ((), 0)
+    assert (replayed.states[G1].batches, replayed.states[G1].first_unfinished_offset) == ((), 0)
     assert [(found.rule, found.offset) for found in replayed.violations] == [
         (Rule.DELTA_HAS_CHECKPOINT, 0),
         (Rule.DELTA_EPOCH_MATCHES, 2),
     ]
-    assert replay_control_log(as_log([stale, first]), cleaned=True).violations == ()
+    assert replay_control_log(as_log([left, checkpoint(2)])).violations == ()

@@ -10,7 +10,7 @@ from definitions import dialect_laws
 from extras.copied_logs.dialect_dumps import KEY, RELEASED_RECORDS, shipped
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs.world import batch, snapshot, update
+from jobs.world import batch, snapshot
 from samples.golden_vectors import wire
 from samples.random_records import disjoint_batches, keys
 
@@ -25,32 +25,11 @@ UNTIMED = dict.fromkeys(("delivery_complete_count", "create_timestamp_ms", "writ
 SNAPSHOT = snapshot(KEY, 110, TWO, snapshot_epoch=3, state_epoch=7, leader_epoch=2, **UNTIMED)
 TIMED = replace(SNAPSHOT, create_timestamp_ms=1_700_000_000_000, write_timestamp_ms=1_700_000_000_001)
 
-PRINTED: list[Any] = [
-    ("4.0", "W-4x-snapshot-key", "W-40-snapshot-value", SNAPSHOT),
-    ("4.1", "W-4x-snapshot-key", "W-41-snapshot-value", TIMED),
-    (
-        "4.1",
-        "W-4x-update-key",
-        "W-41-update-value",
-        update(KEY, 110, None, TWO[:1], snapshot_epoch=3, leader_epoch=2),
-    ),
-    ("4.2", "W-4x-snapshot-key", "W-42-snapshot-value", replace(TIMED, delivery_complete_count=1)),
-]
-
 
 def encode(name: str, record: Any) -> tuple[bytes, bytes | None]:
     written = RELEASED[name].encode
     assert written is not None
     return written(record)
-
-
-@pytest.mark.parametrize(("name", "key", "value", "record"), PRINTED)
-def test_printed_bytes(name: str, key: str, value: str, record: Any) -> None:
-    """Bytes of the printed schemas decode to their record and encode back: R000-13, R002-76."""
-    raw = (wire(key), wire(value))
-
-    assert RELEASED[name].decode(*raw) == record
-    assert encode(name, record) == raw
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from definitions import dialect_laws
 from drivers.command_line import run
-from extras.copied_logs.dialect_dumps import KEY, ODD, ODD_KEY, as_log, dump, snapshot
+from extras.copied_logs.dialect_dumps import ODD, ODD_KEY, as_log, dump, snapshot
 from extras.copied_logs.drafts.draft_lives import DRAFT_RECORDS, state_logs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jobs.world import batch
 from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from samples.random_records import any_batches
@@ -27,18 +26,11 @@ from state_topics.segment_bytes import batch as segment
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import StateBatch
-from acktrail.model.records import RecordAt, Tombstone
-from acktrail.model.share_partition import GroupId
+from acktrail.model.records import RecordAt
 from acktrail_copied_logs.copied_files import dialect_named
 from acktrail_copied_logs.dialects import CANDIDATES, KAFKA_4_2, Policy, state_json
 from acktrail_copied_logs.drafts.draft_dialects import DRAFTS
 from acktrail_copied_logs.drafts.draft_records import (
-    Checkpoint,
-    ControlCheckpoint,
-    ControlDelta,
-    Delta,
-    DeltaTombstone,
-    DraftSnapshot,
     finding_json,
 )
 from acktrail_copied_logs.drafts.strict_replay import replay_strictly
@@ -47,49 +39,6 @@ from acktrail_simulation.drafts.record_encoders import encode_in
 from acktrail_simulation.messages.batch_json import batch_fields, read_batches
 
 in_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-TWO = (batch(110, 110, 0, 1), batch(119, 119, 2, 1))
-
-PRINTED = [
-    pytest.param("i", "W-i-cp-key", "W-i-cp-value", id="R000-45 R000-47 generation i checkpoint"),
-    pytest.param("ii", "W-i-delta-key", "W-ii-delta-value", id="R001-07 R001-38 generation ii delta"),
-    pytest.param("iii", "W-iii-cp-key", "W-iii-cp-value", id="R000-25 R000-26 checkpoint"),
-    pytest.param("iii", "W-iii-delta-key-7", "W-iii-delta-value", id="R000-27 R000-28 delta"),
-    pytest.param("iii", "W-iii-cp-key", None, id="R000-37 checkpoint tombstone"),
-    pytest.param("iii", "W-iii-delta-key-7", None, id="R000-37 delta tombstone"),
-    pytest.param("iv-json", "W-4x-snapshot-key", "W-iv-seed-snapshot-value", id="R002-75 iv by JSON schema"),
-]
-
-READINGS: dict[tuple[str, str], Any] = {
-    ("i", "W-i-cp-value"): ControlCheckpoint(
-        group_id=GroupId("G1"), checkpoint_epoch=1, start_offset=100, end_offset=100, batches=()
-    ),
-    ("ii", "W-ii-delta-value"): ControlDelta(
-        group_id=GroupId("G1"), checkpoint_epoch=1, back_offset=130, batches=(batch(100, 109, 2, 1),)
-    ),
-    ("iii", "W-iii-cp-value"): Checkpoint(key=KEY, checkpoint_epoch=2, start_offset=110, batches=TWO),
-    ("iii", "W-iii-delta-value"): Delta(key=KEY, delta_index=7, checkpoint_epoch=2, start_offset=None, batches=TWO[:1]),
-    ("iv-json", "W-iv-seed-snapshot-value"): DraftSnapshot(
-        key=KEY, state_epoch=None, snapshot_epoch=3, start_offset=110, batches=TWO
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "key", "value"), PRINTED)
-def test_printed_bytes(name: str, key: str, value: str | None) -> None:
-    """Bytes of the printed schemas decode to their record and encode back: R000-25 to R000-28, R000-45,
-    R000-47, R000-51, R000-64, R001-02, R001-38, R002-75."""
-    dialect = DRAFTS[name]
-    raw = (wire(key), None if value is None else wire(value))
-
-    record = dialect.decode(*raw)
-
-    assert encode_in(dialect.name, record) == raw
-    if value is not None:
-        assert record == READINGS[name, value]
-    else:
-        assert record in (Tombstone(key=KEY), DeltaTombstone(key=KEY, delta_index=7))
 
 
 @pytest.mark.parametrize("name", DRAFTS)

@@ -35,7 +35,7 @@ class Branch:
     change_kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Its kinds of changes by the `kind` of their plans (``acktrail.change.change_kind.ChangeKind``)."""
     plan_check: str = ""
-    """What makes its ``acktrail.change.planning.reset_rules.PlanCheck``: what it says about plans of resets."""
+    """What makes its ``acktrail.change.plan.reset_rules.PlanCheck``: what it says about plans of resets."""
     allowable: frozenset[str] = frozenset()
     """The rules of its plan check whose refusals ``--allow`` makes warnings."""
     acls: str = ""

@@ -2,8 +2,8 @@
 
 ::
 
-    parse_request -> new_plans.make_plan | plan_deletion | plan_configs -> store_plan  a dry run ends here
-    -> note_decision -> execute (takes the lease, compares again, sends) -> verify    undo: new_plans.plan_undo
+    parse_request -> reset_planner.make_plan | plan_deletion | plan_configs -> store_plan  a dry run ends here
+    -> note_decision -> execute (takes the lease, compares again, sends) -> verify    undo: reset_planner.plan_undo
 
 `change_kind` has what differs, and reads plans: `load_plan`, `read_plan`. `to_json_value` gives the JSON of values. One
 `Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables. Errors are those of
@@ -16,12 +16,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from acktrail.change.audit.journal import Journal
+from acktrail.change import plan_status
+from acktrail.change.apply.approval import Admission
+from acktrail.change.audit.journal import Journal, account
+from acktrail.change.audit.plan_life import (
+    OPEN,
+    PLAN_AGAIN,
+    ChangeStatus,
+    PlanLife,
+    Status,
+    Step,
+    status_found,
+    worst_status,
+)
 from acktrail.change.change_kind import (
     ChangeOutcome,
     ChangeRun,
+    Execution,
+    OpenRequests,
     Row,
     Settled,
     check_derived,
@@ -30,24 +43,18 @@ from acktrail.change.change_kind import (
     new_plan,
 )
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.facts import GroupFacts
-from acktrail.change.lifecycle import plan_status
-from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, PlanLife, Step, status_found, worst_status
-from acktrail.change.lifecycle.plan_status import Admission, account
-from acktrail.change.planning.change_plan import DAY_MS, PLAN_AGAIN, ChangePlan
+from acktrail.change.plan.change_plan import DAY_MS, ChangePlan
+from acktrail.change.plan.snapshot_facts import GroupFacts
 from acktrail.change.request.offsets_csv import with_named_groups
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import AcktrailError, GroupNotEmpty, PlanStale
 from acktrail.times import new_run_id
 
-if TYPE_CHECKING:
-    from acktrail.change.execution.attempt import Execution, OpenRequests
-
 
 def requested_groups(cluster: Cluster, request: ResetRequest) -> tuple[str, ...]:
     """The ids of the groups that a request names."""
-    from acktrail.change.collection.collect import select_groups
+    from acktrail.change.plan.snapshot_reader import select_groups
 
     return select_groups(cluster.admin, with_named_groups(request))[0]
 
@@ -56,7 +63,7 @@ def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: floa
     """The groups when none has a member, after at most `timeout_s` seconds (a killed member counts until its session
     ends). Raises GroupNotEmpty: one still has members; it names them."""
     from acktrail.backoff import Backoff
-    from acktrail.change.collection.collect import describe_groups
+    from acktrail.change.plan.snapshot_reader import describe_groups
 
     backoff = Backoff(timeout_s)
     while True:
@@ -80,14 +87,6 @@ def store_plan(tables: TablesConfig, plan: ChangePlan, *, run_id: str | None = N
     """Store a new plan, for who made it, as of the run `run_id`. Storing it again changes nothing. Raises PlanStale:
     another plan with this id is stored."""
     open_journal(tables, plan, actor=plan.created_by, run_id=run_id).write_plan(plan)
-
-
-def approval_needed(plan: ChangePlan) -> str:
-    """Who may approve a plan, in a sentence for them; empty where no approval is needed."""
-    if approval_rule() is not ApprovalRule.SECOND_PERSON:
-        return ""
-    names = dict.fromkeys(name for name in (plan.created_by, plan.requested_by) if name.strip())
-    return f"A second person must approve this: {', '.join(names)} asked for it and may not."
 
 
 def note_decision(
@@ -190,7 +189,6 @@ def _admitted(
     cluster: Cluster, admission: Admission, *, partial: bool, requests: OpenRequests | None = None
 ) -> ChangeRun[ChangePlan]:
     """The run of a plan that may be carried out. Raises as `Admission.check_apply`, which is asked again then."""
-    from acktrail.change.execution.attempt import OpenRequests
 
     return ChangeRun(
         cluster=cluster,
@@ -220,16 +218,16 @@ def verify(
         RetryableError, ConfigurationError: the cluster cannot be asked; nothing is settled.
         OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
     """
-    from acktrail.change.execution.attempt import OpenRequests
-    from acktrail.change.execution.other_requests import overtaken
+    from acktrail.change.audit.sent_requests import overtaken
 
     with requests or OpenRequests(plan.plan_id) as sent:
-        if not sent.out and _is_open(journal, plan):
-            sent.out += 1
+        if not sent.out:  # a request of the plan may have been sent by another process
+            sent.out += any(one.standing in OPEN for one in journal.standings({"plan_id": plan.plan_id}))
         run = ChangeRun(cluster=cluster, journal=journal, plan=plan, requests=sent, wait_s=wait_s, watch_s=watch_s)
         found = kind_of(plan).settle(run)
         sent.out = 0
-        for plan_id in overtaken(journal, plan, found.partitions):
+        done = [row for row in found.partitions if Status(row["status"]).is_ok]
+        for plan_id in overtaken(journal, plan.plan_id, done):
             other = load_plan(journal.tables, plan_id)
             kind_of(other).settle(replace(run, plan=other, wait_s=0.0, watch_s=0.0, is_overtaken=True))
     return found
@@ -263,8 +261,3 @@ def _check_cluster(cluster: Cluster, plan: ChangePlan) -> None:
     if cluster.admin.cluster_id != plan.cluster_id:
         text = f"the plan is of cluster {plan.cluster_id}, this is cluster {cluster.admin.cluster_id}"
         raise PlanStale("other_cluster", text, hint="name the brokers that the plan was made for")
-
-
-def _is_open(journal: Journal, plan: ChangePlan) -> bool:
-    """Whether a request of the plan was sent, or may have been, and its outcome was not verified."""
-    return any(one.standing in OPEN for one in journal.standings({"plan_id": plan.plan_id}))

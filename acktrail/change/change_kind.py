@@ -7,43 +7,86 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from acktrail.branches import branches, load
 from acktrail.change.audit.journal import Journal, read_plan_row
+from acktrail.change.audit.plan_life import PLAN_AGAIN, ChangeStatus, next_step
 from acktrail.change.cluster import Cluster
-from acktrail.change.lifecycle.plan_life import ChangeStatus
-from acktrail.change.planning.change_plan import (
-    PLAN_AGAIN,
-    PLAN_FORMAT,
-    PLAN_VERSION,
-    ChangePlan,
-    PlanT,
-    hash_of,
-)
+from acktrail.change.plan.change_plan import PLAN_FORMAT, PLAN_VERSION, ChangePlan, PlanT, hash_of
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, MalformedFile, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
+from acktrail.errors import (
+    AcktrailError,
+    ChangeInProgress,
+    MalformedFile,
+    OutcomeUnknown,
+    PartlyDone,
+    PlanStale,
+    RetryableError,
+)
 from acktrail.plain_data import from_json_value
 from acktrail.whole_files import json_object, read_text
 
 if TYPE_CHECKING:
-    from acktrail.change.execution.attempt import Execution, OpenRequests
+    from acktrail.kafka.changes import ChangeResult
 
 Row = Mapping[str, Any]
 
 _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "reset": "acktrail.change.execution.reset_kind:RESET",
-        "undo": "acktrail.change.execution.reset_kind:UNDO",
+        "reset": "acktrail.change.apply.reset_kind:RESET",
+        "undo": "acktrail.change.apply.reset_kind:UNDO",
         "delete_groups": "acktrail.group_changes.group_kinds:DELETE_GROUPS",
         "delete_offsets": "acktrail.group_changes.group_kinds:DELETE_OFFSETS",
         "alter_configs": "acktrail.group_changes.group_kinds:ALTER_CONFIGS",
     }
 )
+
+
+class OpenRequests:
+    """Around everything from the first request of a plan to its verification; it may be entered again inside itself.
+    Any error that ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect)
+    becomes OutcomeUnknown, which names the plan and how to settle it."""
+
+    def __init__(self, plan_id: str) -> None:
+        self._plan_id = plan_id
+        self.out = 0
+        """The requests that are sent, or about to be, and whose outcome is not noted, nor that they were refused."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or not self.out or isinstance(error, GeneratorExit | ChangeInProgress):
+            return
+        if isinstance(error, OutcomeUnknown) and error.data.get("plan") == self._plan_id:
+            return
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        if isinstance(error, AcktrailError | KeyboardInterrupt):
+            reason = error.message if isinstance(error, AcktrailError) else "interrupted"
+        raise OutcomeUnknown(
+            f"plan {self._plan_id} was sent, and its outcome is not known: {reason}",
+            hint=next_step(ChangeStatus.UNKNOWN).on(self._plan_id).command,
+            data={"plan": self._plan_id},
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """What an attempt did. `results` are the broker's answers on every part that was sent; `refused` are the outcomes
+    of share partitions that a rule forbids. `not_sent`: why a group was not reached, or nothing was sent to it."""
+
+    plan_id: str
+    attempt: int
+    results: tuple[ChangeResult, ...]
+    not_sent: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +156,7 @@ class ChangeKind(ABC, Generic[PlanT]):
 
     def plan_undo(self, cluster: Cluster, tables: TablesConfig, plan: PlanT, **asked: Any) -> ChangePlan | None:
         """The plan that takes back what `plan` did, as `asked` (the names of `undo_request`); None: a reset of start
-        offsets does. See `new_plans.plan_undo`."""
+        offsets does. See `reset_planner.plan_undo`."""
         del cluster, tables, plan, asked
         return None
 
@@ -181,15 +224,18 @@ def raise_unless_done(plan: ChangePlan, outcome: ChangeOutcome) -> None:
 
 def parse_plan(text: str, where: str) -> ChangePlan:
     """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`; InputError: a field is wrong."""
-    data = _plan_data(text, where)
+    data = json_object(text, where, "plan of a change", {"format": PLAN_FORMAT}, hint=PLAN_AGAIN)
+    if data.get("version") != PLAN_VERSION:
+        why = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
+        raise PlanStale("other_version", why, hint=PLAN_AGAIN)
     name = data.get("kind")
     kind = kind_named(name) if isinstance(name, str) else None
     if kind is None:
         raise MalformedFile("is a plan of no kind that is known here", file=where, hint=PLAN_AGAIN)
     plan: ChangePlan = from_json_value(kind.plan_type, data, where)
     if hash_of(plan) != plan.plan_hash:
-        text = f"{where} was changed after it was made: its hash is another"
-        raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
+        why = f"{where} was changed after it was made: its hash is another"
+        raise PlanStale("edited_plan", why, hint=PLAN_AGAIN)
     check_derived(plan, where)
     return plan
 
@@ -212,13 +258,3 @@ def load_plan(tables: TablesConfig, plan_id: str) -> ChangePlan:
     """A stored plan of any kind. Raises UnknownName: there is none. PlanStale, MalformedFile: what is stored was
     altered."""
     return parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans")
-
-
-def _plan_data(text: str, where: str) -> dict[str, Any]:
-    """The JSON object of a plan. Raises MalformedFile: it is no plan of a change. PlanStale: it is of another
-    version."""
-    data = json_object(text, where, "plan of a change", {"format": PLAN_FORMAT}, hint=PLAN_AGAIN)
-    if data.get("version") != PLAN_VERSION:
-        text = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
-        raise PlanStale("other_version", text, hint=PLAN_AGAIN)
-    return data

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from acktrail.change.audit.journal import read_audit
+from acktrail.change.audit.journal import account, read_audit
+from acktrail.change.audit.plan_life import Step, life_of
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.collect import cluster_facts, describe_groups, described_offsets
-from acktrail.change.collection.facts import (
+from acktrail.change.plan.change_plan import ChangePlan, PartitionPlan, with_hash
+from acktrail.change.plan.impact import CountUnit, impact_of
+from acktrail.change.plan.notices import Found, Notice, Severity, by_severity
+from acktrail.change.plan.reset_plan import state_content
+from acktrail.change.plan.reset_rules import refusals_of_group
+from acktrail.change.plan.snapshot_facts import (
     GroupFacts,
     PartitionFacts,
     PartitionOffsets,
@@ -18,15 +23,9 @@ from acktrail.change.collection.facts import (
     TargetOffset,
     TargetOffsets,
 )
-from acktrail.change.lifecycle.plan_life import Step, life_of
-from acktrail.change.lifecycle.plan_status import account
-from acktrail.change.new_plans import make_plan
-from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan, with_hash
-from acktrail.change.planning.impact import CountUnit, impact_of
-from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
-from acktrail.change.planning.reset_plan import state_content
-from acktrail.change.planning.reset_rules import refusals_of_group
+from acktrail.change.plan.snapshot_reader import cluster_facts, describe_groups, described_offsets
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration
+from acktrail.change.reset_planner import make_plan
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, near_names
 from acktrail.kafka.admin import ShareGroupAdmin

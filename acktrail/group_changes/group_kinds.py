@@ -8,16 +8,25 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled, kind_of, load_plan
+from acktrail.change.apply.leased_attempt import Attempt
+from acktrail.change.audit.plan_life import OPEN, PLAN_AGAIN, ChangeStatus, GroupStatus, Status
+from acktrail.change.change_kind import (
+    ChangeKind,
+    ChangeOutcome,
+    ChangeRun,
+    Execution,
+    Row,
+    Settled,
+    kind_of,
+    load_plan,
+)
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.collect import read_states
-from acktrail.change.collection.facts import StateFacts
-from acktrail.change.execution.attempt import Attempt, Execution
-from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
-from acktrail.change.planning.change_plan import PLAN_AGAIN, PartitionPlan
-from acktrail.change.planning.notices import refusal_error, unsaid
-from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
-from acktrail.change.verification.verify import group_outcome, note_found, unsettled, until
+from acktrail.change.plan.change_plan import PartitionPlan
+from acktrail.change.plan.notices import refusal_error, unsaid
+from acktrail.change.plan.snapshot_facts import StateFacts
+from acktrail.change.plan.snapshot_reader import read_states
+from acktrail.change.verify.partition_outcome import VerifiedPartition, verified_partition
+from acktrail.change.verify.reset_verification import group_outcome, note_found, unsettled, until
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale
 from acktrail.group_changes.group_change_plan import (

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from acktrail.change.audit.plan_life import Status
 from acktrail.change.change_kind import kind_of
-from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
-from acktrail.change.planning.impact import CountUnit
-from acktrail.change.planning.notices import Notice, Severity, by_rule
+from acktrail.change.plan.change_plan import ChangePlan, PartitionPlan
+from acktrail.change.plan.impact import CountUnit
+from acktrail.change.plan.notices import Notice, Severity, by_rule
 from acktrail.text_tables import few, printable, table
 from acktrail.times import instant_text
 from acktrail.view.wording import number

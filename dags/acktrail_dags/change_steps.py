@@ -18,13 +18,13 @@ from airflow.sdk import TriggerRule, task
 from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.change import api
+from acktrail.change import api, plan_status
+from acktrail.change.apply.approval import approval_needed
 from acktrail.change.audit.journal import read_plan_row, read_plan_rows
+from acktrail.change.audit.plan_life import ChangeStatus, NextStep, next_step
 from acktrail.change.change_kind import load_plan, raise_unless_done
 from acktrail.change.cluster import Cluster
-from acktrail.change.lifecycle import plan_status
-from acktrail.change.lifecycle.plan_life import ChangeStatus, NextStep, next_step
-from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.plan.change_plan import ChangePlan
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import (
     AcktrailError,
@@ -233,7 +233,7 @@ def stored(plan: ChangePlan, place: Place, context: Context, *, partial: bool = 
     """Store `plan`, as of this DAG run: what the tasks after it need."""
     api.store_plan(tables_at(place), plan, run_id=_run_id(context))
     where = " ".join(filter(None, (place.get("profile"), cluster_at(place).bootstrap_servers)))
-    preview = plan_text(plan, where=where, approval=api.approval_needed(plan))
+    preview = plan_text(plan, where=where, approval=approval_needed(plan))
     _log.info("%s", preview)
     return StoredPlan(
         profile=place["profile"],

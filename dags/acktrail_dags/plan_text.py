@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from acktrail.change.change_kind import kind_of
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.notices import Notice, Severity, by_rule
+from acktrail.change.plan.change_plan import ChangePlan
+from acktrail.change.plan.notices import Notice, Severity, by_rule
 from acktrail.text_tables import few, printable
 from acktrail.times import instant_text
 from acktrail.view.change_text import COSTS, ShownPartition, cost, scope, shown_partitions, sums

@@ -12,10 +12,10 @@ from airflow.sdk import task
 from acktrail.change import api
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
-from acktrail.change.lifecycle.plan_status import undo_offsets, undo_request, undoable
-from acktrail.change.planning.notices import refusals_among
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.notices import refusals_among
+from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
+from acktrail.change.undo import undo_offsets, undo_request, undoable
 from acktrail.errors import InputError, QualityGateFailed
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import now_ms
@@ -88,11 +88,13 @@ def make_plan(order: ResetOrder, **context: Unpack[Context]) -> StoredPlan:
 
 
 def _plan(order: ResetOrder) -> ResetPlan:
-    from acktrail.change import new_plans
+    from acktrail.change import reset_planner
 
     request = _request(order)
     with Cluster(cluster_at(order)) as cluster:
-        return new_plans.make_plan(cluster, request, tables=tables_at(order), created_by=request.requested_by or None)
+        return reset_planner.make_plan(
+            cluster, request, tables=tables_at(order), created_by=request.requested_by or None
+        )
 
 
 @step(20, before_sending)

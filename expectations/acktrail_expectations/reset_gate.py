@@ -15,10 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.change.audit.plan_life import Status
 from acktrail.change.change_kind import parse_plan
-from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.planning.change_plan import ChangePlan, partition_rows
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.change_plan import ChangePlan, partition_rows
+from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.tables.delta.store import Tables

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from acktrail.change.apply.reset_kind import ResetChange
 from acktrail.change.change_kind import ChangeKind
-from acktrail.change.execution.reset_kind import ResetChange
-from acktrail.change.planning.change_plan import PartitionPlan
-from acktrail.change.planning.notices import RefusedParts
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.change_plan import PartitionPlan
+from acktrail.change.plan.notices import RefusedParts
+from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, Strategy, StrategyKind, parse_request
 from acktrail.errors import ChangeRefused
 from acktrail.text_tables import KnownSum, table

@@ -10,14 +10,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.delivered_records import NOT_INITIALIZED, replayed_start, topics_by_id
-from acktrail.change.collection.facts import TargetOffset
-from acktrail.change.new_plans import make_plan
-from acktrail.change.planning.change_plan import PartitionPlan, with_hash
-from acktrail.change.planning.impact import Clamp
-from acktrail.change.planning.notices import Found, Notice, Severity
-from acktrail.change.planning.reset_plan import ResetPlan, with_notices
+from acktrail.change.plan.change_plan import PartitionPlan, with_hash
+from acktrail.change.plan.impact import Clamp
+from acktrail.change.plan.notices import Found, Notice, Severity
+from acktrail.change.plan.reset_plan import ResetPlan, with_notices
+from acktrail.change.plan.snapshot_facts import TargetOffset
 from acktrail.change.request.reset_request import ResetRequest, groups_among, is_in
+from acktrail.change.reset_planner import NOT_INITIALIZED, make_plan, replayed_start, topics_by_id
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, near_names
 from acktrail.group_changes.group_change_plan import AUTO_RESET, auto_resets, beginnings

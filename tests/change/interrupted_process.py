@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import Any
 
-from acktrail.change.audit.journal import Journal
-from acktrail.change.execution.execute_reset import ResetAttempt
+from acktrail.change.apply import leased_attempt
+from acktrail.change.apply.reset_execution import ResetAttempt
 from acktrail.cli.main import main
 from acktrail.kafka.admin import ShareGroupAdmin
 
@@ -31,7 +31,7 @@ if __name__ == "__main__":
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
     if when == "leased":
-        interrupting(Journal, "take_lease", number)
+        interrupting(leased_attempt, "take_leases", number)
     elif when == "before":
         interrupting(ResetAttempt, "_look_once_more", number)
     else:

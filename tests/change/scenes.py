@@ -17,9 +17,15 @@ import deltalake
 from hypothesis import strategies as st
 from samples.random_records import batches
 
+from acktrail.change.apply.leased_attempt import answer_detail, take_leases
 from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry, chained
 from acktrail.change.audit.journal import Journal, planned_entry
-from acktrail.change.collection.facts import (
+from acktrail.change.audit.plan_life import GroupStatus, Status, standings
+from acktrail.change.audit.sent_requests import request_detail
+from acktrail.change.plan.change_plan import with_hash
+from acktrail.change.plan.reset_plan import ResetPlan, build_plan
+from acktrail.change.plan.reset_rules import PlanCheck
+from acktrail.change.plan.snapshot_facts import (
     ClusterFacts,
     GroupFacts,
     PartitionFacts,
@@ -28,13 +34,8 @@ from acktrail.change.collection.facts import (
     TargetOffset,
     TopicFacts,
 )
-from acktrail.change.execution.attempt import answer_detail, request_detail
-from acktrail.change.lifecycle.plan_life import GroupStatus, Status, standings
-from acktrail.change.planning.change_plan import plan_row, with_hash
-from acktrail.change.planning.reset_plan import ResetPlan, build_plan
-from acktrail.change.planning.reset_rules import PlanCheck
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
-from acktrail.change.verification.verify import closing, group_outcome, open_attempts
+from acktrail.change.verify.reset_verification import closing, group_outcome, open_attempts
 from acktrail.config import TablesConfig
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.batches import StateBatch, combine_state_batches
@@ -239,7 +240,7 @@ def attempt(root: Path, number: int) -> ResetPlan:
     journal.write_plan(plan)
     assert not journal.standings({"plan_id": plan.plan_id})
     begun, *sent = _sent(plan, journal.now_ms)
-    journal.take_lease([begun])
+    take_leases(journal, [begun])
     for each in sent:
         journal.note([each])
     journal = a_journal(root, f"{number}-verify")
@@ -253,7 +254,7 @@ def many_attempts(root: Path, numbers: Sequence[int], at_once: int = 30) -> None
     for first in range(0, len(numbers), at_once):
         plans = [planned(f"2026{number:06d}") for number in numbers[first : first + at_once]]
         journal = a_journal(root, f"{numbers[first]}-many")
-        rows = {plan.plan_id: {**ORIGIN, **plan_row(plan)} for plan in plans}
+        rows = {plan.plan_id: {**ORIGIN, **plan.row()} for plan in plans}
         journal._append(_table(journal, "reset_plans"), list(rows.values()))
         journal.write_executions([row for plan in plans for row in _executions(plan, journal)])
         entries: list[AuditEntry] = []
@@ -273,13 +274,14 @@ def _sent(plan: ResetPlan, now_ms: int) -> list[AuditEntry]:
     """Lease, request, answer."""
     group = plan.groups[0].group_id
     detail = {"expires_at_ms": now_ms + 60_000, "pid": 0}
+    parts = [(row.topic, row.partition, row.target_offset) for row in plan.partitions]
     results = [
         ChangeResult(group_id=group, topic=row.topic, partition=row.partition, outcome=Outcome.DONE)
         for row in plan.partitions
     ]
     return [
         audit_entry(plan, 1, Event.LEASE_TAKEN, group, detail=detail),
-        audit_entry(plan, 1, Event.BEFORE_CALL, group, detail=request_detail(plan.partitions, None, {3: 0}, now_ms)),
+        audit_entry(plan, 1, Event.BEFORE_CALL, group, detail=request_detail(parts, None, {3: 0}, now_ms)),
         audit_entry(plan, 1, Event.AFTER_CALL, group, outcome="done", detail=answer_detail(results)),
     ]
 

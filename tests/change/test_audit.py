@@ -33,13 +33,12 @@ from change.scenes import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.change.apply.approval import Admission
+from acktrail.change.apply.leased_attempt import Attempt, take_leases
 from acktrail.change.audit import journal as journal_module
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, chained, check_chain, first_link
 from acktrail.change.audit.journal import Journal
-from acktrail.change.change_kind import parse_plan
-from acktrail.change.collection.facts import TargetOffset
-from acktrail.change.execution.attempt import Attempt
-from acktrail.change.lifecycle.plan_life import (
+from acktrail.change.audit.plan_life import (
     _WORDS,
     LIFE,
     OPEN,
@@ -57,10 +56,13 @@ from acktrail.change.lifecycle.plan_life import (
     status_found,
     worst_status,
 )
-from acktrail.change.lifecycle.plan_status import Admission, UndoLedger, list_plans, plan_status
-from acktrail.change.planning.change_plan import plan_json, with_hash
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.plan.change_plan import plan_json, with_hash
+from acktrail.change.plan.snapshot_facts import TargetOffset
+from acktrail.change.plan_status import list_plans, plan_status
 from acktrail.change.request.reset_request import Strategy, StrategyKind
-from acktrail.change.verification.partition_outcome import verified_partition
+from acktrail.change.undo import UndoLedger
+from acktrail.change.verify.partition_outcome import verified_partition
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown
 from acktrail.kafka.changes import ChangeResult, Outcome
@@ -204,9 +206,9 @@ def test_plans_and_results_have_the_order_of_their_commits(tmp_path: Path) -> No
 def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:
     """Who comes second is told who has it; all groups of a plan are taken, or none."""
     first, second = journal(tmp_path), journal(tmp_path)
-    first.take_lease([lease(group_id="a"), lease(group_id="b")])
+    take_leases(first, [lease(group_id="a"), lease(group_id="b")])
     with pytest.raises(ChangeInProgress, match="'b'") as caught:
-        second.take_lease([lease(plan_id="p2", group_id="c"), lease(plan_id="p2", group_id="b")])
+        take_leases(second, [lease(plan_id="p2", group_id="c"), lease(plan_id="p2", group_id="b")])
     assert "process 7" in caught.value.hint
     *leases, kept_out = first.audit()
     assert {row.group_id for row in leases} == {"a", "b"}
@@ -214,12 +216,12 @@ def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:
     assert json.loads(kept_out.detail)["kept_by"] == "p1"
     assert {found.plan_id for found in first.standings()} == {"p1"}
     first.note([entry(Event.LEASE_RELEASED, group_id="b")])
-    second.take_lease([lease(plan_id="p2", group_id="b")])
+    take_leases(second, [lease(plan_id="p2", group_id="b")])
     late = journal(tmp_path, clock=lambda: NOW + dt.timedelta(hours=1))
-    late.take_lease([lease(plan_id="p3", group_id="a")])
+    take_leases(late, [lease(plan_id="p3", group_id="a")])
     first.note([entry(Event.BEFORE_CALL, plan_id="p2", group_id="b")])
     with pytest.raises(ChangeInProgress) as unknown:
-        late.take_lease([lease(plan_id="p3", group_id="b")])
+        take_leases(late, [lease(plan_id="p3", group_id="b")])
     assert "acktrail change verify p2" in unknown.value.hint
 
 

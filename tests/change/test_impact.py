@@ -13,11 +13,10 @@ from change.scenes import CASES, a_plan, a_request, a_snapshot, edited, facts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.change.collection.delivered_records import passed_range
-from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.planning.change_plan import with_hash
-from acktrail.change.planning.impact import CountUnit, Impact, Resolution, impact_of, resolve
-from acktrail.change.planning.reset_plan import (
+from acktrail.change.plan.change_plan import with_hash
+from acktrail.change.plan.impact import CountUnit, Impact, Resolution, impact_of, resolve
+from acktrail.change.plan.record_counts import passed_range
+from acktrail.change.plan.reset_plan import (
     OWN_OFFSETS,
     ResetPlan,
     as_planned,
@@ -25,6 +24,7 @@ from acktrail.change.planning.reset_plan import (
     differences,
     own_offsets,
 )
+from acktrail.change.plan.snapshot_facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset, TargetOffsets
 from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
 from acktrail.errors import AcktrailError
 from acktrail.model.batches import TERMINAL_STATES, DeliveryState, StateBatch

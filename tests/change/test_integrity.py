@@ -18,8 +18,8 @@ from change.scenes import CASES, a_journal, a_plan, attempt, delta, forget_commi
 from drivers import command_line
 
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.lifecycle.plan_status import list_plans
-from acktrail.change.planning.change_plan import plan_row, with_hash
+from acktrail.change.plan.change_plan import with_hash
+from acktrail.change.plan_status import list_plans
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, NoTables, PlanStale
 from acktrail.tables.delta.store import Tables
@@ -52,7 +52,7 @@ def test_a_damaged_row_takes_no_list_down(root: Path, capsys: pytest.CaptureFixt
     """Rows that somebody put in, with nothing where each plan has something: the list shows them as unreadable, and the
     others as before; so does one plan's status."""
     before = {line["plan_id"]: line for line in list_plans(config(root))}
-    row = {**plan_row(planned("p7")), "cluster_id": "c1", "run_id": "r"}
+    row = {**planned("p7").row(), "cluster_id": "c1", "run_id": "r"}
     nothing: dict[str, Any] = dict.fromkeys(("created_at", "strategy", "group_ids", "created_by", "refusals", "kind"))
     for number, damage in enumerate(({"kind": "undo"}, {"kind": "gone"}, nothing)):
         Tables(config(root)).append("reset_plans", [{**row, **damage, "plan_id": f"bad{number}"}])
@@ -187,7 +187,7 @@ def test_a_plan_stored_otherwise_is_not_carried_out(root: Path) -> None:
     """A stored plan whose text and hash were both replaced is not the one that was planned: it is refused."""
     other = with_hash(replace(planned("2026000001"), created_by="somebody else"))
     unlocked(root, "reset_plans").delete("plan_id = '2026000001'")
-    _put_in(root, "reset_plans", {"cluster_id": "c1", "run_id": "r", **plan_row(other)})
+    _put_in(root, "reset_plans", {"cluster_id": "c1", "run_id": "r", **other.row()})
     with pytest.raises(PlanStale, match="the audit has another hash"):
         a_journal(root).write_plan(other)
 
@@ -199,7 +199,7 @@ def test_what_a_killed_process_left_is_said_to_be_unknown(tmp_path: Path) -> Non
     journal = a_journal(root)
     journal._tables.create("reset_plans", properties={"cluster_id": "c1"})
     origin = {"cluster_id": "c1", "run_id": "r"}
-    journal._tables.append("reset_plans", [{**origin, **plan_row(plan)}])
+    journal._tables.append("reset_plans", [{**origin, **plan.row()}])
     report = checked_audit(config(root))
     assert (report.plans, report.plans_without_audit) == (0, 1)
     journal.write_plan(plan)

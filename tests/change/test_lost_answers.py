@@ -20,11 +20,11 @@ from servers.kafka_proxy import kafka_proxy
 from servers.real_broker import kill
 from servers.workload import until
 
+from acktrail.change.apply.reset_execution import raise_unless_ok
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.journal import Journal, read_audit
-from acktrail.change.execution.execute_reset import raise_unless_ok
-from acktrail.change.lifecycle.plan_status import list_plans
-from acktrail.change.verification import verify
+from acktrail.change.plan_status import list_plans
+from acktrail.change.verify import reset_verification
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -89,13 +89,13 @@ def test_what_verification_cannot_note_is_unknown(
     def fail(*_: Any, **__: Any) -> None:
         raise ConfigurationError("tables: the storage is full")
 
-    settle = verify.verify_reset
+    settle = reset_verification.verify_reset
 
     def failing(*arguments: Any, **named: Any) -> Any:
         monkeypatch.setattr(Journal, step, fail)
         return settle(*arguments, **named)
 
-    monkeypatch.setattr(verify, "verify_reset", failing)
+    monkeypatch.setattr(reset_verification, "verify_reset", failing)
     done = ask("change", "apply", plan["plan_id"], "--execute", "--watch", "0")
     monkeypatch.undo()
     assert unknown(done, plan["plan_id"])

@@ -29,11 +29,11 @@ from hypothesis import strategies as st
 
 from acktrail.change.change_kind import load_plan, parse_plan, read_plan
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.delivered_records import with_passed
-from acktrail.change.collection.facts import PartitionFacts, PartitionState
-from acktrail.change.planning.change_plan import ChangePlan, check_age, hash_of, plan_json, with_hash
-from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.change_plan import ChangePlan, check_age, hash_of, plan_json, with_hash
+from acktrail.change.plan.notices import Notice, RefusedParts, Severity, refusal_error
+from acktrail.change.plan.record_counts import with_passed
+from acktrail.change.plan.reset_plan import ResetPlan
+from acktrail.change.plan.snapshot_facts import PartitionFacts, PartitionState
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, Strategy, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale

@@ -11,12 +11,12 @@ import pytest
 from change.world import ONE_RELEASE, TOPIC, Command, Scene, reset_plan
 from drivers.command_line import run
 
-from acktrail.change import api
+from acktrail.change.apply.approval import approval_needed
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.audit.journal import read_audit
-from acktrail.change.lifecycle.plan_status import account, list_plans
-from acktrail.change.planning.change_plan import plan_json, with_hash
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.audit.journal import account, read_audit
+from acktrail.change.plan.change_plan import plan_json, with_hash
+from acktrail.change.plan.reset_plan import ResetPlan
+from acktrail.change.plan_status import list_plans
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ChangeRefused, PlanStale
 from acktrail.plain_data import from_json_value
@@ -73,7 +73,7 @@ def test_a_second_person_approves(scene: Scene, ask: Command, monkeypatch: pytes
     assert "[own_approval]" in ask("change", "approve", plan["plan_id"]).complaint(2)
     with pytest.raises(ChangeRefused, match="own_approval"):
         scene.note_decision(plan, approved=True, actor="Ann")
-    assert "ann" in api.approval_needed(reset_plan(plan))
+    assert "ann" in approval_needed(reset_plan(plan))
     assert scene.starts(group) == [5, 5]
     assert scene.note_decision(plan, approved=True, actor="eve") == "APPROVED"
     assert ask("change", "apply", plan["plan_id"], "--execute", "--watch", "0").code == 0

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
 
+from acktrail.change.apply.reset_execution import ResetAttempt, raise_unless_ok
 from acktrail.change.audit.journal import read_audit
-from acktrail.change.execution.execute_reset import ResetAttempt, raise_unless_ok
-from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.plan.change_plan import PartitionPlan
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, Outcome

@@ -15,17 +15,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
-from acktrail.change.collection.facts import PartitionState
-from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.planning.reset_plan import changes_since_plan
-from acktrail.change.verification.partition_outcome import GroupNow, ResetEvidence, ResetOutcome, Seen, judge
+from acktrail.change.audit.plan_life import Status
+from acktrail.change.plan.reset_plan import changes_since_plan
+from acktrail.change.plan.snapshot_facts import PartitionState
+from acktrail.change.verify.partition_outcome import GroupNow, ResetEvidence, ResetOutcome, Seen, judge
 from acktrail.config import TablesConfig
 from acktrail.format.wire.state_record import encode
 from acktrail.kafka.changes import Outcome
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.records.exported_records import exported_between
+from acktrail.tables.records.continuity import exported_between
 
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
 BEFORE = replace(state(40, (BATCH,)), snapshot_epoch=4, state_epoch=9)

@@ -21,13 +21,13 @@ from servers.workload import Workload, start_at, until
 
 from acktrail.change import api
 from acktrail.change.audit.journal import read_audit
-from acktrail.change.change_kind import parse_plan
+from acktrail.change.change_kind import OpenRequests, parse_plan
 from acktrail.change.cluster import Cluster
-from acktrail.change.execution.attempt import OpenRequests
-from acktrail.change.lifecycle.plan_status import list_plans, undo_request
-from acktrail.change.new_plans import make_plan
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.reset_plan import ResetPlan
+from acktrail.change.plan_status import list_plans
 from acktrail.change.request.reset_request import ResetRequest, parse_request
+from acktrail.change.reset_planner import make_plan
+from acktrail.change.undo import undo_request
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.group_changes.group_change_plan import plan_deletion
 from acktrail.kafka.admin import ShareGroupAdmin

@@ -14,7 +14,7 @@ import typer
 from drivers.command_line import Done, run
 from samples.health_tables import HealthTables
 
-from acktrail.change.lifecycle.plan_status import plan_status
+from acktrail.change.plan_status import plan_status
 from acktrail.cli.main import app
 from acktrail.config import TablesConfig
 from acktrail.errors import NoTables, UnknownName

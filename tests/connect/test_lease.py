@@ -21,7 +21,7 @@ from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, LeaseLost, RetryableError
-from acktrail.tables.bucket import Bucket
+from acktrail.tables.delta.bucket import Bucket
 from acktrail.tables.delta.table_root import table_root
 from acktrail_connect.sinks.writer_lease import WorkerLease, lease_path
 

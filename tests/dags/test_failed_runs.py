@@ -42,7 +42,7 @@ CREATE_PARTITIONS, ALTER_OFFSETS = 37, 91
 AT_THE_SAME_TIME: Final = 4
 TO_CLEAR: Final = re.compile(r"lear (?:this task|that task|the task (\w+))")
 LOADED_ONCE = (
-    "acktrail.change.new_plans, acktrail_expectations.reset_gate, acktrail_connect.export.export_run, "
+    "acktrail.change.reset_planner, acktrail_expectations.reset_gate, acktrail_connect.export.export_run, "
     "acktrail_jobs.api, acktrail_dashboard.evidence, acktrail.tables.upkeep.maintenance"
 )
 """What tasks need: the scheduler, which forks them, has it loaded before, or each would load it."""

@@ -42,7 +42,7 @@ CARRIED_OUT = {
     *("note_decision", "execute", "verify", "check_result"),
 }
 HOSTILE = "g`'\"```<b>;--"
-LOADED_ONCE = "acktrail.change.new_plans, acktrail_dashboard.evidence, acktrail_expectations.reset_gate"
+LOADED_ONCE = "acktrail.change.reset_planner, acktrail_dashboard.evidence, acktrail_expectations.reset_gate"
 """What tasks need: the scheduler, which forks them, has it loaded before, or each would load it."""
 
 

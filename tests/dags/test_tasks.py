@@ -27,12 +27,12 @@ from hypothesis import strategies as st
 
 from acktrail import errors
 from acktrail.activity import doing
-from acktrail.change import api
+from acktrail.change import api, plan_status
+from acktrail.change.apply.approval import approval_needed
 from acktrail.change.audit.audit_chain import Event, audit_entry
 from acktrail.change.change_kind import Settled, load_plan
-from acktrail.change.lifecycle import plan_status
-from acktrail.change.planning.notices import Notice, Severity
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.notices import Notice, Severity
+from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, OutcomeUnknown, Unreachable
 from acktrail.view import integrity
@@ -407,11 +407,9 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     somebody else's; a run whose requester Airflow does not know fails at once."""
     made = planned(tmp_path)
     plan = load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
-    assert api.approval_needed(plan) == ""
+    assert approval_needed(plan) == ""
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
-    assert "ann asked for it and may not" in plan_texts.plan_text(
-        plan, where="k:9092", approval=api.approval_needed(plan)
-    )
+    assert "ann asked for it and may not" in plan_texts.plan_text(plan, where="k:9092", approval=approval_needed(plan))
     with pytest.raises(exceptions.AirflowFailException, match="own_approval"):
         decide(made, "Approve", "ann")
     assert standing(tmp_path) == "PLANNED"
@@ -468,7 +466,7 @@ def test_plan_that_is_not_done_fails_its_run(
     """Whatever became of what was sent: `verify` itself fails, for plans of every kind, also of one whose kind knows
     nothing of outcomes. The log and the message say what a person does, by the status of the plan and in the form's
     words."""
-    monkeypatch.setattr("acktrail.change.execution.reset_kind.ResetChange.raise_unless_done", lambda *_: None)
+    monkeypatch.setattr("acktrail.change.apply.reset_kind.ResetChange.raise_unless_done", lambda *_: None)
     steps, advice = NOT_DONE[name]
     made = sent(tmp_path, *steps)
     text = logged(monkeypatch, caplog, made)

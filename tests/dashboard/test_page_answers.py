@@ -21,9 +21,9 @@ from samples.history_tables import build
 from servers.web_server import web_server
 
 from acktrail.change import api
-from acktrail.change.lifecycle.plan_life import ChangeStatus
-from acktrail.change.planning.change_plan import with_hash
-from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.audit.plan_life import ChangeStatus
+from acktrail.change.plan.change_plan import with_hash
+from acktrail.change.plan.notices import Notice, Severity
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.group_changes.group_change_plan import ConfigStep, GroupChange, GroupChangePlan

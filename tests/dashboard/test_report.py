@@ -27,15 +27,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.text_tables import printable
 from acktrail.view.run_summary import RunTables, Summary, summarize, summary_json, unknowns
 from acktrail.whole_files import write_whole
-from acktrail_dashboard.report import (
-    PARTITIONS_SHOWN,
-    file_name,
-    prune,
-    publish,
-    read_run,
-    render_html,
-    render_text,
-)
+from acktrail_dashboard.report import PARTITIONS_SHOWN, file_name, prune, publish, read_run, render_html, render_text
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 

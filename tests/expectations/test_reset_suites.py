@@ -13,10 +13,10 @@ import pytest
 from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.change import api
-from acktrail.change.collection.facts import TargetOffset
-from acktrail.change.planning.change_plan import plan_json, with_hash
-from acktrail.change.planning.impact import Clamp, Impact
-from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.plan.change_plan import plan_json, with_hash
+from acktrail.change.plan.impact import Clamp, Impact
+from acktrail.change.plan.notices import Notice, Severity
+from acktrail.change.plan.snapshot_facts import TargetOffset
 from acktrail.change.request.reset_request import StrategyKind, TopicScope
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName

@@ -17,11 +17,11 @@ from servers.guarded_broker import GuardedBroker
 from servers.real_broker import releases
 from servers.workload import Workload, start_at, until
 
+from acktrail.change.apply import reset_execution
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.journal import Journal
-from acktrail.change.execution import execute_reset
-from acktrail.change.planning.change_plan import with_hash
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.change_plan import with_hash
+from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -104,7 +104,7 @@ def test_of_two_applies_with_tables_of_their_own_one_sends(
         assert {row["status"][:2] for row in second.verify(theirs)} == {"OK"}
 
     if moment == "look":
-        once(monkeypatch, execute_reset, "collect_again", overtake, lambda *_, **__: True)
+        once(monkeypatch, reset_execution, "collect_again", overtake, lambda *_, **__: True)
     else:
         event = Event.LEASE_TAKEN if moment == "lease" else Event.BEFORE_CALL
         once(monkeypatch, Journal, "note", overtake, has_event(event))

@@ -31,7 +31,7 @@ from acktrail.errors import (
     OutcomeUnknown,
     RetryableError,
 )
-from acktrail.tables import bucket
+from acktrail.tables.delta import bucket
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.damage_report import find_damage
 from acktrail.tables.records.export_ranges import EMPTY_COMMIT

@@ -14,8 +14,8 @@ from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
-from acktrail.tables.bucket import Bucket
 from acktrail.tables.delta import storage_errors
+from acktrail.tables.delta.bucket import Bucket
 from acktrail.tables.delta.storage_errors import NO_ANSWER, client_options, missing_credentials, storage_failure
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_root import table_root

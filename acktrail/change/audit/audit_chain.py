@@ -9,12 +9,9 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acktrail.plain_data import canonical_json, fingerprint, to_json_value
-
-if TYPE_CHECKING:
-    from acktrail.change.planning.change_plan import ChangePlan
 
 AUDIT, PLANS, EXECUTIONS = "reset_audit", "reset_plans", "reset_executions"
 
@@ -42,6 +39,19 @@ class Event(StrEnum):
     VERIFIED = "verified"
     LEASE_RELEASED = "lease_released"
     RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedPlan:
+    """What the audit knows of a plan of any kind. `plan_hash` covers every other field."""
+
+    kind: str = ""
+    plan_id: str
+    plan_hash: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Return its row of ``reset_plans``, without the columns that every row of a run has."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +100,7 @@ class Flaw:
     sequence: int | None = None
 
 
-def audit_entry(plan: ChangePlan, attempt: int, event: Event, group_id: str | None = None, **more: Any) -> AuditEntry:
+def audit_entry(plan: AuditedPlan, attempt: int, event: Event, group_id: str | None = None, **more: Any) -> AuditEntry:
     """One step of an attempt at `plan`; `more`: its `outcome` and `detail`."""
     about: dict[str, Any] = {"kind": plan.kind, "plan_id": plan.plan_id, "plan_hash": plan.plan_hash}
     return AuditEntry(**about, **more, event=event, attempt=attempt, group_id=group_id or None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
+import pwd
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,6 +17,7 @@ from acktrail.change.audit.audit_chain import (
     AUDIT,
     EXECUTIONS,
     PLANS,
+    AuditedPlan,
     AuditEntry,
     AuditRow,
     Event,
@@ -26,8 +29,7 @@ from acktrail.change.audit.audit_chain import (
     row_digest,
     rows_digest,
 )
-from acktrail.change.lifecycle.plan_life import ChangeStatus, GroupStatus, blocking, standings
-from acktrail.change.planning.change_plan import PLAN_AGAIN, ChangePlan, plan_row
+from acktrail.change.audit.plan_life import PLAN_AGAIN, ChangeStatus, GroupStatus, standings
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
@@ -127,41 +129,14 @@ class Journal:
         """How every change of these groups or plans stands, as the rows say it."""
         return standings(self.audit(equal))
 
-    def take_lease(self, entries: Sequence[AuditEntry], *, check: Callable[[], object] | None = None) -> None:
-        """Note the beginning of a change (`lease_taken`, one entry a group), unless `check` raises (it is called again
-        when another writer was first) or one of its groups is being changed: then that is noted (`lease_refused`).
-        Raises ChangeInProgress: another plan or process changes a group, or its outcome was not verified."""
-        now_ms = self.now_ms
-
-        def check_groups(rows: list[AuditRow]) -> None:
-            if check is not None:
-                check()
-            found = standings(rows)
-            for entry in entries:
-                held = blocking(found, entry.group_id or "", plan_id=entry.plan_id, now_ms=now_ms)
-                if held is not None:
-                    hint = f"settle it first: acktrail change verify {held.plan_id}"
-                    if held.lease is not None and held.at(now_ms).standing is ChangeStatus.RUNNING:
-                        hint = held.lease.text(now_ms)
-                    raise errors.ChangeInProgress(held.group_id, plan_id=held.plan_id, hint=hint)
-
-        try:
-            self.note(entries, check=check_groups)
-        except errors.ChangeInProgress as error:
-            groups = [entry.group_id for entry in entries]
-            detail = {"groups": groups, "kept_by": error.plan_id, "group": error.group_id, "hint": error.hint}
-            about = replace(entries[0], event=Event.LEASE_REFUSED, group_id=None, outcome=None, detail=detail)
-            self.note([about])
-            raise
-
-    def write_plan(self, plan: ChangePlan) -> None:
+    def write_plan(self, plan: AuditedPlan) -> None:
         """Store a plan, once, and note its hashes in the audit; one that a process stored that was killed then
         is noted now. Raises PlanStale: another plan has this id, or the stored one is not the one that was
         planned. ForeignCluster: the tables belong to another cluster."""
         plans, mine = self._table(PLANS), {"plan_id": plan.plan_id}
         stored = plans.rows(mine)
         if not stored:
-            (row,) = self._append(plans, [{**self._origin, **self._anchor(), **plan_row(plan)}])
+            (row,) = self._append(plans, [{**self._origin, **self._anchor(), **plan.row()}])
             self.note([planned_entry(plan, row)])
             return
         if any(found["plan_hash"] != plan.plan_hash for found in stored):
@@ -254,7 +229,15 @@ class Journal:
         )
 
 
-def planned_entry(plan: ChangePlan, row: Mapping[str, Any]) -> AuditEntry:
+def account() -> str:
+    """The account that this process runs under, by the system and not by the environment, which anybody may set."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
+
+
+def planned_entry(plan: AuditedPlan, row: Mapping[str, Any]) -> AuditEntry:
     """What the audit keeps of a stored plan: the hash of its row."""
     return audit_entry(plan, 0, Event.PLANNED, detail={"plan": row_digest(row)})
 

@@ -21,10 +21,9 @@ from acktrail.text_tables import printable, table
 
 if TYPE_CHECKING:
     from acktrail.change.audit.journal import Journal
-    from acktrail.change.change_kind import ChangeOutcome, Row, Settled
+    from acktrail.change.change_kind import ChangeOutcome, Execution, Row, Settled
     from acktrail.change.cluster import Cluster
-    from acktrail.change.execution.attempt import Execution
-    from acktrail.change.planning.change_plan import ChangePlan
+    from acktrail.change.plan.change_plan import ChangePlan
 
 HOUR_MS: Final = 3_600_000
 _LONGEST: Final = 1_000_000.0
@@ -108,10 +107,10 @@ def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:
 def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = None, *, as_json: bool) -> None:
     """Store a new plan where there are tables, write it to the file that is named, if any, and print it. Raises what
     forbids it."""
+    from acktrail.change.audit.plan_life import ChangeStatus, next_step
     from acktrail.change.change_kind import kind_of
-    from acktrail.change.lifecycle.plan_life import ChangeStatus, next_step
-    from acktrail.change.planning.change_plan import plan_json
-    from acktrail.change.planning.notices import refusal_error
+    from acktrail.change.plan.change_plan import plan_json
+    from acktrail.change.plan.notices import refusal_error
     from acktrail.view.change_text import plan_text
 
     _store(plan, target, out)
@@ -158,7 +157,7 @@ def painted(severity: str, text: str) -> str:
 def _store(plan: ChangePlan, target: TablesConfig | None, out: Path | None) -> None:
     """Store a new plan where there are tables, and write it to the file that is named, if any."""
     from acktrail.change import api
-    from acktrail.change.planning.change_plan import plan_json
+    from acktrail.change.plan.change_plan import plan_json
     from acktrail.whole_files import write_whole
 
     if target is not None:
@@ -179,7 +178,7 @@ def carry_out(
 ) -> None:
     """Send, verify, print the outcome; an interruption in between is an unknown outcome."""
     from acktrail.change import api
-    from acktrail.change.execution.attempt import OpenRequests
+    from acktrail.change.change_kind import OpenRequests
 
     journal, requests = api.open_journal(target, plan), OpenRequests(plan.plan_id)
     with requests, interruptible(), requests:
@@ -204,7 +203,7 @@ def show_outcome(
 
 
 def _outcome_text(found: ChangeOutcome) -> str:
-    from acktrail.change.lifecycle.plan_life import Status
+    from acktrail.change.audit.plan_life import Status
     from acktrail.view.change_text import results_text
 
     is_all_ok = all(Status(row["status"]).is_ok for row in found.partitions)

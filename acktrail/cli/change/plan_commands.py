@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from acktrail.change import api
+from acktrail.change.audit.journal import account
+from acktrail.change.audit.plan_life import next_step
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
-from acktrail.change.lifecycle.plan_life import next_step
-from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.request.reset_request import parse_request
 from acktrail.cli.change import change_preview
 from acktrail.cli.common_options import OfBoth, OfTables
@@ -97,7 +97,7 @@ def plan_reset(
     Example: acktrail change plan reset --group billing --topic orders --to-datetime 2026-01-31T06:00Z --out plan.json
     """
     del dry_run
-    from acktrail.change.new_plans import make_plan
+    from acktrail.change.reset_planner import make_plan
 
     request = parse_request({**scope.named, "strategies": to.named, **how.named, **because.named})
     target = at.optional
@@ -233,7 +233,7 @@ def undo(
     Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
     --partial takes back the rest.
     """
-    from acktrail.change.new_plans import plan_undo
+    from acktrail.change.reset_planner import plan_undo
 
     target = at.needed
     undone = load_plan(target, plan)

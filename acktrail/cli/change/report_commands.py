@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from acktrail.change import plan_status
 from acktrail.change.cluster import Cluster
-from acktrail.change.lifecycle import plan_status
 from acktrail.change.request.reset_request import ResetRequest, is_in, parse_request
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import load_any_plan, painted
@@ -184,7 +184,7 @@ def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
     """The described start offsets in the scope of `request` as CSV, and how many share partitions have none. Raises
     ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist. NotAuthorized,
     Unreachable, RetryableError: the cluster does not answer."""
-    from acktrail.change.collection.collect import select_groups
+    from acktrail.change.plan.snapshot_reader import select_groups
 
     groups, unmatched = select_groups(cluster.admin, request)
     if unmatched:

@@ -21,7 +21,7 @@ from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, NoTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
-from acktrail.tables.bucket import ensure_conditional_put
+from acktrail.tables.delta.bucket import ensure_conditional_put
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.table_commit import (
     add_actions,

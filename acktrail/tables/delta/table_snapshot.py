@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.tables.bucket import ensure_conditional_put
+from acktrail.tables.delta.bucket import ensure_conditional_put
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation
 from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, data_damage, file_sizes
 

@@ -32,7 +32,7 @@ from urllib.parse import quote
 
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError, LeaseLost, RetryableError
-from acktrail.tables.bucket import Bucket, ensure_conditional_put
+from acktrail.tables.delta.bucket import Bucket, ensure_conditional_put
 from acktrail.tables.delta.table_root import table_root
 from acktrail.times import now_ms
 from acktrail_connect.contract import LeaseTerms

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.admin.topics import CreatePartitionsRequest
 
 from acktrail.backoff import Backoff
+from acktrail.change.apply.leased_attempt import Attempt
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.change_kind import ChangeKind, ChangeRun, Row, Settled
-from acktrail.change.execution.attempt import Attempt, Execution
-from acktrail.change.lifecycle.plan_life import OPEN
-from acktrail.change.planning.change_plan import PLAN_AGAIN
-from acktrail.change.verification.verify import note_found, unsettled
+from acktrail.change.audit.plan_life import OPEN, PLAN_AGAIN
+from acktrail.change.change_kind import ChangeKind, ChangeRun, Execution, Row, Settled
+from acktrail.change.verify.reset_verification import note_found, unsettled
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, PlanStale, RetryableError, UnknownName
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome

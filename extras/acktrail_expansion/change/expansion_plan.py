@@ -11,10 +11,10 @@ from functools import partial
 from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.change.collection.collect import cluster_facts
-from acktrail.change.collection.facts import StateFacts
-from acktrail.change.planning.change_plan import ChangePlan, with_hash
-from acktrail.change.planning.notices import Found, Notice, Severity, by_severity, refusal_error
+from acktrail.change.plan.change_plan import ChangePlan, with_hash
+from acktrail.change.plan.notices import Found, Notice, Severity, by_severity, refusal_error
+from acktrail.change.plan.snapshot_facts import StateFacts
+from acktrail.change.plan.snapshot_reader import cluster_facts
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.change.lifecycle.plan_status import account
+from acktrail.change.audit.journal import account
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_new
 from acktrail.cli.common_options import OfBoth, OfTables, command_group, echo_rows, spread

@@ -58,7 +58,7 @@ def validate(target: task_inputs.Target, **context: Unpack[Context]) -> dict[str
 @step(20, before_sending, task_id="plan")
 def plan_expansion(**context: Unpack[Context]) -> StoredPlan:
     """The plan for the form. Fails with the rule that forbids it."""
-    from acktrail.change.lifecycle.plan_status import account
+    from acktrail.change.audit.journal import account
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change.expansion_plan import make_plan
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from acktrail.change.collection.facts import PartitionFacts, Snapshot, TopicFacts
-from acktrail.change.planning.notices import Notice, Severity
-from acktrail.change.planning.reset_rules import PlannedRow
+from acktrail.change.plan.notices import Notice, Severity
+from acktrail.change.plan.reset_rules import PlannedRow
+from acktrail.change.plan.snapshot_facts import PartitionFacts, Snapshot, TopicFacts
 from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError

@@ -29,13 +29,7 @@ from acktrail.executors import GROUP, Executors, GroupedWork
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.history.no_record_offsets import looked_offsets
-from acktrail.history.observed_run import (
-    Coverage,
-    Observation,
-    read_descriptions,
-    read_observation,
-    with_topics,
-)
+from acktrail.history.observed_run import Coverage, Observation, read_descriptions, read_observation, with_topics
 from acktrail.history.partition_replay import SAVED_COLUMNS, replayed_states
 from acktrail.history.replay_resume import ReplayResume, ReplayStart, replay_of, replay_shares
 from acktrail.history.saved_states import REPLAY, with_cluster

@@ -19,7 +19,7 @@ from drivers.whole_topic import messages_of
 from servers.workload import start_at, until
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.delivered_records import NOT_INITIALIZED
+from acktrail.change.reset_planner import NOT_INITIALIZED
 from acktrail.cli.main import _run
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin

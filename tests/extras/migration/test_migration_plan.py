@@ -25,8 +25,8 @@ from samples.random_records import INT32, INT64
 from state_topics.coordinator_log import CLUSTER, from_raw
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.facts import PartitionFacts, TargetOffset
-from acktrail.change.planning.change_plan import plan_json
+from acktrail.change.plan.change_plan import plan_json
+from acktrail.change.plan.snapshot_facts import PartitionFacts, TargetOffset
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, MalformedRecord, UnsupportedRecord

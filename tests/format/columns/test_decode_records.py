@@ -18,11 +18,7 @@ from samples.golden_vectors import wire
 from samples.random_records import INT64, any_batches, records
 
 from acktrail.format.columns.binary_column import by_partition_and_offset
-from acktrail.format.columns.decoding.decode_records import (
-    DECODED_RECORDS,
-    decode_records,
-    decode_strictly,
-)
+from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records, decode_strictly
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, parse_tables
 from acktrail.format.columns.share_partition_keys import read_keys
 from acktrail.format.wire.raw_record import DecodeStatus

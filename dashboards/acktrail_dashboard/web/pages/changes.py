@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import PLANS
 from acktrail.change.audit.journal import read_plan_row
+from acktrail.change.audit.plan_life import ChangeStatus, Status
 from acktrail.change.change_kind import kind_of, parse_plan
-from acktrail.change.lifecycle.plan_life import ChangeStatus, Status
-from acktrail.change.lifecycle.plan_status import list_plans, plan_status
-from acktrail.change.planning.change_plan import partition_rows
-from acktrail.change.planning.notices import by_rule
+from acktrail.change.plan.change_plan import partition_rows
+from acktrail.change.plan.notices import by_rule
+from acktrail.change.plan_status import list_plans, plan_status
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.view.change_text import by_effect, new_start_offset, sums

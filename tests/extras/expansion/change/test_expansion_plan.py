@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.change.change_kind import parse_plan
-from acktrail.change.collection.facts import ClusterFacts
-from acktrail.change.planning.change_plan import hash_of, plan_json, with_hash
+from acktrail.change.plan.change_plan import hash_of, plan_json, with_hash
+from acktrail.change.plan.snapshot_facts import ClusterFacts
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.kafka.descriptions import TopicPartition

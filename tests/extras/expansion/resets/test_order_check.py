@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
 from acktrail.change.change_kind import parse_plan
-from acktrail.change.collection.facts import PartitionFacts, Snapshot, TargetOffset
-from acktrail.change.planning.change_plan import plan_json
-from acktrail.change.planning.notices import Severity
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.plan.change_plan import plan_json
+from acktrail.change.plan.notices import Severity
+from acktrail.change.plan.reset_plan import ResetPlan
+from acktrail.change.plan.snapshot_facts import PartitionFacts, Snapshot, TargetOffset
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail_expansion.ordering.order import KeyMapping
 from acktrail_expansion.resets.order_check import KeyOrderCheck

@@ -8,37 +8,25 @@ Start offsets of an earlier moment follow from the exported records alone.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.facts import (
-    PartitionFacts,
-    PartitionOffsets,
-    PassedFacts,
-    Snapshot,
-    TargetOffset,
-    TargetOffsets,
-)
-from acktrail.change.planning.impact import resolve
+from acktrail.change.plan.impact import resolve
+from acktrail.change.plan.snapshot_facts import PartitionFacts, PartitionOffsets, PassedFacts, Snapshot
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
-from acktrail.kafka.descriptions import Batch, LogStretch, TopicPartition
+from acktrail.kafka.descriptions import Batch, LogStretch
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.log_stretches import DEPENDS_ON_LEVEL, ISOLATION, hidden_offsets, read_batches
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.offset_ranges import RecordCounter, Span
-from acktrail.model.share_partition import STATE_TOPIC
-from acktrail.times import instant_text
 
 if TYPE_CHECKING:
-    from acktrail.history.replay_resume import TopicAtTime
     from acktrail.history.settled_history import SettledHistory
-    from acktrail.tables.delta.store import Tables
 
 _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
@@ -47,9 +35,6 @@ _MOST_BYTES: Final = 4 << 20
 _Key = tuple[str, str, int]
 """Group, topic, partition."""
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
-
-_COMPLETE: Final = "complete"
-NOT_INITIALIZED: Final = "it had no start offset: it was not initialized"
 
 _Wanted = Mapping[_Key, tuple[PartitionFacts, Span]]
 _Place = tuple[str, int]
@@ -175,63 +160,3 @@ def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
     records, ends = lookup.read_from(places, {number: max(at, starts[number]) for number, at in saved.items()})
     pruned = {number: (at, starts[number]) for number, at in saved.items() if at < starts[number]}
     history.add(held, [addressed.raw for _, addressed in records], pruned, ends)
-
-
-def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:
-    """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
-    Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
-    ConfigurationError, RetryableError: nothing was exported, or the tables cannot be read."""
-    from acktrail.history.replay_resume import states_of_topic, topic_at_time
-    from acktrail.tables.delta.store import Tables
-
-    tables = Tables(config)
-    moment, (names, _) = topic_at_time(tables, moment_ms), topics_by_id(tables)
-    rows = [row for row in states_of_topic(tables, moment).to_pylist() if row["group_id"] in groups]
-    behind = _not_exported(admin, tables, moment, {row["state_partition"] for row in rows})
-    found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
-    for row in rows:
-        start, reason = replayed_start(row)
-        number, topic = row["state_partition"], names.get(row["topic_id"])
-        if number in behind:
-            start = None
-            reason = f"state partition {number} is not exported up to {instant_text(moment_ms)}: export first"
-        if topic is not None:
-            then = TargetOffset(offset=start, reason=reason, topic_id=row["topic_id"])
-            found[row["group_id"]][topic, row["partition"]] = then
-    return found
-
-
-def replayed_start(row: Mapping[str, Any]) -> tuple[int | None, str | None]:
-    """The first unfinished offset in a row of a replay (``acktrail.history.partition_replay.REPLAYED``); without one
-    the reason."""
-    start, reason = row["first_unfinished_offset"], row["completeness_reason"]
-    if row["completeness"] != _COMPLETE:
-        return None, f"its state is not known for sure: {reason or row['completeness']}"
-    return start, NOT_INITIALIZED if start is None else reason
-
-
-def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
-    """Name by topic id, and partition count by name: that of the newest topic with the name."""
-    rows = tables.read("topics", columns=["topic_id", "topic", "partition_count", "last_seen_at"]).to_pylist()
-    rows.sort(key=lambda row: row["last_seen_at"])
-    counts = {row["topic"]: row["partition_count"] for row in rows if row["partition_count"] is not None}
-    return {row["topic_id"]: row["topic"] for row in rows if row["topic"] is not None}, counts
-
-
-def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
-    """The state partitions among `numbers` that have records up to the moment which the tables lack."""
-    from acktrail.tables.records.export_ranges import newest_shifts
-
-    topic, shifts = StateTopic(admin), newest_shifts(tables)
-    if not numbers or not topic.is_present:
-        return numbers
-    asked = [TopicPartition(topic=STATE_TOPIC, partition=number) for number in sorted(numbers)]
-    later = {found.partition: found.offset for found in admin.offsets_at(asked, (moment.at_ms or 0) + 1)}
-    ends = {number: log.high_watermark or 0 for number, log in topic.log_offsets(numbers).items()}
-
-    def bound(number: int) -> int:
-        """Above all records up to the moment, as an offset of the tables."""
-        at = later.get(number)
-        return (ends[number] if at is None else at) + shifts.get(number, 0)
-
-    return {number for number in numbers if (moment.coverages[number].end_offset or 0) < bound(number)}

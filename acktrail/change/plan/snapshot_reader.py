@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from acktrail.change.audit.plan_life import PLAN_AGAIN
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.facts import (
+from acktrail.change.plan.reset_plan import ResetPlan
+from acktrail.change.plan.snapshot_facts import (
     ClusterFacts,
     GroupFacts,
     PartitionFacts,
@@ -19,8 +21,6 @@ from acktrail.change.collection.facts import (
     TargetOffsets,
     TopicFacts,
 )
-from acktrail.change.planning.change_plan import PLAN_AGAIN
-from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, groups_among, is_in
 from acktrail.errors import NotAuthorized, PlanStale, near_names
 from acktrail.kafka.admin import ShareGroupAdmin

@@ -11,7 +11,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from acktrail.change.collection.facts import (
+from acktrail.change.plan.change_plan import ChangePlan, PartitionPlan
+from acktrail.change.plan.impact import Impact, impact_of, resolve
+from acktrail.change.plan.notices import Notice, RefusedParts, Severity, by_severity, unsaid
+from acktrail.change.plan.reset_rules import (
+    PlanCheck,
+    PlannedRow,
+    notices_of_branches,
+    notices_on,
+    refusals_of_group,
+    refusals_of_topic,
+)
+from acktrail.change.plan.snapshot_facts import (
     GroupFacts,
     PartitionFacts,
     PartitionOffsets,
@@ -20,17 +31,6 @@ from acktrail.change.collection.facts import (
     TargetOffset,
     TargetOffsets,
     TopicFacts,
-)
-from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
-from acktrail.change.planning.impact import Impact, impact_of, resolve
-from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity, unsaid
-from acktrail.change.planning.reset_rules import (
-    PlanCheck,
-    PlannedRow,
-    notices_of_branches,
-    notices_on,
-    refusals_of_group,
-    refusals_of_topic,
 )
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind
 from acktrail.model.batches import StateBatch, combine_state_batches

@@ -9,16 +9,20 @@ before they were read, and were not exported, the present state alone decides, o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Literal
 
-from acktrail.change.collection.facts import PartitionState
-from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.planning.change_plan import PartitionPlan
-from acktrail.kafka.changes import Outcome
+from acktrail.change.audit.audit_chain import AuditRow, Event
+from acktrail.change.audit.plan_life import Status
+from acktrail.change.audit.sent_requests import asked_in
+from acktrail.change.plan.change_plan import ChangePlan, PartitionPlan
+from acktrail.change.plan.snapshot_facts import PartitionState
+from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
+from acktrail.plain_data import from_json_value
 
 Place = tuple[int, int]
 """Where a record stands: state partition, offset."""
@@ -50,6 +54,52 @@ def verified_partition(row: PartitionPlan, status: Status, error: str | None, **
     names = ("group_id", "topic", "topic_id", "partition", "target_offset")
     about = {name: getattr(row, name) for name in names}
     return {**about, "status": status.value, "error": error, "advice": "", **dict.fromkeys(_FOUND), **found}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentPartition:
+    """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer:
+    its outcome is UNKNOWN). `ends` are the state partitions' ends right before it was sent. For a look that is not the
+    first: what others asked `later` (the ends then, and their target), and the record (state partition, offset) by
+    which it was found `overwritten_at`. `rival`: the plan whose unanswered request asked for the same before."""
+
+    row: PartitionPlan
+    target_offset: int
+    sent_at_ms: int
+    ends: Mapping[int, int]
+    answer: ChangeResult
+    later: Sequence[tuple[Mapping[int, int], int]] = ()
+    overwritten_at: tuple[int, int] | None = None
+    rival: str | None = None
+
+
+def sent_partitions(plan: ChangePlan, rows: Iterable[AuditRow]) -> list[SentPartition]:
+    """Every share partition that was sent by `rows`, those of one attempt at each group of `plan`."""
+    requests: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        kept = {Event.BEFORE_CALL: requests, Event.AFTER_CALL: answers}.get(Event(row.event))
+        if kept is not None:
+            kept.setdefault(row.group_id or "", json.loads(row.detail))
+    planned = {row.key: row for row in plan.partitions}
+    found = []
+    for group_id, request in requests.items():
+        answer = answers.get(group_id)
+        failed = [from_json_value(ChangeResult, one) for one in answer["failed"]] if answer is not None else []
+        by_part = {(one.topic, one.partition): one for one in failed}
+        outcome = Outcome.UNKNOWN if answer is None else Outcome.DONE
+        other = ChangeResult(group_id=group_id, outcome=outcome, error_code=None)
+        ends, parts = asked_in(request)
+        for topic, part, target in parts:
+            one = SentPartition(
+                row=planned[group_id, topic, part],
+                target_offset=target,
+                sent_at_ms=request["sent_at_ms"],
+                ends=ends,
+                answer=by_part.get((topic, part), other),
+            )
+            found.append(one)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from acktrail.change.collection.facts import GroupFacts
+from acktrail.change.plan.snapshot_facts import GroupFacts
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuthorized
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.text_tables import few

@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from acktrail.change.apply.leased_attempt import Attempt
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.change_kind import ChangeRun, kind_of
-from acktrail.change.collection.collect import collect_again, collect_group_again
-from acktrail.change.collection.facts import Snapshot
-from acktrail.change.execution.attempt import Attempt, Execution, Key, request_detail
-from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.new_plans import judged_again
-from acktrail.change.planning.change_plan import PLAN_AGAIN, PartitionPlan
-from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
-from acktrail.change.planning.reset_plan import ResetPlan, changes_since_plan
-from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
+from acktrail.change.audit.plan_life import PLAN_AGAIN, Status
+from acktrail.change.audit.sent_requests import Key, request_detail
+from acktrail.change.change_kind import ChangeRun, Execution, kind_of
+from acktrail.change.plan.change_plan import PartitionPlan
+from acktrail.change.plan.notices import Notice, RefusedParts, Severity, refusal_error
+from acktrail.change.plan.reset_plan import ResetPlan, changes_since_plan
+from acktrail.change.plan.snapshot_facts import Snapshot
+from acktrail.change.plan.snapshot_reader import collect_again, collect_group_again, described_offsets
+from acktrail.change.reset_planner import judged_again, unanswered_now
+from acktrail.change.undo import check_not_undone
+from acktrail.change.verify.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.errors import AcktrailError, ChangeRefused, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
 from acktrail.kafka.changes import ChangeResult, ErrorScope, NewStartOffset, Outcome, raise_unless_done
 from acktrail.kafka.log_reader import StateTopic
@@ -30,13 +32,13 @@ _UNCLEAR: Final = frozenset(
 
 
 class ResetAttempt:
-    """The next attempt at a reset, without the share partitions in `done`, which an earlier one brought to their
-    targets."""
+    """The next attempt at a reset, without the share partitions that an earlier one brought to their targets. Raises
+    as `_done_before`."""
 
-    def __init__(self, run: ChangeRun[ResetPlan], done: frozenset[Key] = frozenset()) -> None:
+    def __init__(self, run: ChangeRun[ResetPlan]) -> None:
         self.cluster, self.journal, self.plan, self.run = run.cluster, run.journal, run.plan, run
-        self.done = done
-        self.rows = _executable(run.plan, done, partial=run.partial)
+        self.done = _done_before(run)
+        self.rows = _executable(run.plan, self.done, partial=run.partial)
 
     def rows_now(self) -> Sequence[PartitionPlan]:
         """The share partitions that `execute` would send now. Raises as it; nothing is noted."""
@@ -100,10 +102,11 @@ class ResetAttempt:
             NewStartOffset(topic=row.topic, partition=row.partition, start_offset=row.target_offset or 0)
             for row in rows
         ]
+        parts = [(row.topic, row.partition, row.target_offset) for row in rows]
         state_topic_id = self.plan.cluster.state_topic_id
         return self.attempt.call(
             group_id,
-            request_detail(rows, state_topic_id, self._state_ends(rows), self.journal.now_ms),
+            request_detail(parts, state_topic_id, self._state_ends(rows), self.journal.now_ms),
             lambda: self.cluster.admin.alter_offsets(group_id, offsets),
             parts=[(row.topic, row.partition) for row in rows],
             look=lambda: self._look_once_more(group_id, rows),
@@ -142,16 +145,11 @@ def _executable(plan: ResetPlan, done: frozenset[Key], *, partial: bool) -> tupl
     """What may be sent of `plan`; nothing when all of it is `done`. Raises when nothing may."""
     rows = tuple(row for row in plan.executable(partial=partial) if row.key not in done)
     if not rows and not done:
-        raise _refusal_of(plan, partial=partial)
+        if not plan.refusals:
+            raise ChangeRefused("nothing_to_reset", "the plan has no share partition")
+        hint = "" if partial else kind_of(plan).if_refused
+        raise refusal_error(plan.refusals, plan.groups, hint=hint)
     return rows
-
-
-def _refusal_of(plan: ResetPlan, *, partial: bool) -> AcktrailError:
-    """The error for a plan that allows nothing to be sent."""
-    if not plan.refusals:
-        return ChangeRefused("nothing_to_reset", "the plan has no share partition")
-    hint = "" if partial else kind_of(plan).if_refused
-    return refusal_error(plan.refusals, plan.groups, hint=hint)
 
 
 def _without(rows: Sequence[PartitionPlan], refusals: Sequence[Notice]) -> tuple[PartitionPlan, ...]:
@@ -202,3 +200,31 @@ def _raise_refusal(row: Mapping[str, Any]) -> None:
     scope = None if row["error_scope"] is None else ErrorScope(row["error_scope"])
     refused = ChangeResult(**{name: row[name] for name in names}, error_scope=scope, outcome=Outcome.REFUSED)
     raise_unless_done([refused], operation="READ")
+
+
+def _done_before(run: ChangeRun[ResetPlan]) -> frozenset[Key]:
+    """What an earlier attempt brought to its target, of a plan that may be carried out. Raises
+    ChangeRefused: not everything is there any more, or another plan took it back. PlanStale: the request of another
+    plan may still arrive."""
+    journal, plan = run.journal, run.plan
+    check_not_undone(journal.tables, plan)
+    if any(notice not in plan.notices for notice in unanswered_now(journal.tables, plan)):
+        text = "another plan was sent to the same share partitions since, and its outcome is not known"
+        raise PlanStale("unanswered_request", text, hint=PLAN_AGAIN)
+    done = _still_done(run)
+    if run.is_done and any(row.key not in done for row in plan.executable(partial=True)):
+        text = f"plan {plan.plan_id} was carried out, and not everything is at its target any more"
+        raise ChangeRefused("plan_carried_out", text, hint=PLAN_AGAIN)
+    return done
+
+
+def _still_done(run: ChangeRun[ResetPlan]) -> frozenset[Key]:
+    """Return the share partitions that an earlier attempt brought to their targets, and that are there still."""
+    rows = {
+        (row["group_id"], row["topic"], row["partition"]): row["target_offset"]
+        for row in run.journal.executions(run.plan.plan_id)
+        if Status(row["status"]).is_ok
+    }
+    now = described_offsets(run.cluster.admin, {group_id for group_id, _, _ in rows}) if rows else {}
+    offsets = {(group, topic, part): now[group].get((topic, part)) for group, topic, part in rows}
+    return frozenset(key for key, at in offsets.items() if at and at.start_offset == rows[key])

@@ -1,72 +1,51 @@
-"""One attempt to carry out a plan of any kind: its leases, its requests, the audit rows before and after each."""
+"""One attempt to carry out a plan of any kind: the leases of its groups, its requests, the audit rows around each."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
-from acktrail.change.lifecycle.plan_life import PARTIAL, ChangeStatus, next_step
-from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
-from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.verification.partition_outcome import VerifiedPartition
-from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
+from acktrail.change.audit.plan_life import PARTIAL, ChangeStatus, blocking, standings
+from acktrail.change.change_kind import Execution, OpenRequests
+from acktrail.change.plan.change_plan import ChangePlan
+from acktrail.errors import AcktrailError, ChangeInProgress
 from acktrail.kafka.changes import ChangeResult, Outcome
-from acktrail.plain_data import from_json_value
 
-Key = tuple[str, str, int]
-"""Group, topic, partition."""
 _LEASE_MS: Final = 120_000
 _LEASE_MS_A_GROUP: Final = 2_000
 
 
-class OpenRequests:
-    """Around everything from the first request of a plan to its verification; it may be entered again inside itself.
-    Any error that ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect)
-    becomes OutcomeUnknown, which names the plan and how to settle it."""
+def take_leases(journal: Journal, entries: Sequence[AuditEntry], check: Callable[[], object] | None = None) -> None:
+    """Note the beginning of a change (`lease_taken`, one entry a group), unless `check` raises (it is called again when
+    another writer was first) or one of its groups is being changed: then that is noted (`lease_refused`). Raises
+    ChangeInProgress: another plan or process changes a group, or its outcome was not verified."""
+    now_ms = journal.now_ms
 
-    def __init__(self, plan_id: str) -> None:
-        self._plan_id = plan_id
-        self.out = 0
-        """The requests that are sent, or about to be, and whose outcome is not noted, nor that they were refused."""
+    def check_groups(rows: list[AuditRow]) -> None:
+        if check is not None:
+            check()
+        found = standings(rows)
+        for entry in entries:
+            held = blocking(found, entry.group_id or "", plan_id=entry.plan_id, now_ms=now_ms)
+            if held is not None:
+                hint = f"settle it first: acktrail change verify {held.plan_id}"
+                if held.lease is not None and held.at(now_ms).standing is ChangeStatus.RUNNING:
+                    hint = held.lease.text(now_ms)
+                raise ChangeInProgress(held.group_id, plan_id=held.plan_id, hint=hint)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None or not self.out or isinstance(error, GeneratorExit | ChangeInProgress):
-            return
-        if isinstance(error, OutcomeUnknown) and error.data.get("plan") == self._plan_id:
-            return
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-        if isinstance(error, AcktrailError | KeyboardInterrupt):
-            reason = error.message if isinstance(error, AcktrailError) else "interrupted"
-        raise OutcomeUnknown(
-            f"plan {self._plan_id} was sent, and its outcome is not known: {reason}",
-            hint=next_step(ChangeStatus.UNKNOWN).on(self._plan_id).command,
-            data={"plan": self._plan_id},
-        ) from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """What an attempt did. `results` are the broker's answers on every part that was sent; `refused` are the outcomes
-    of share partitions that a rule forbids. `not_sent`: why a group was not reached, or nothing was sent to it."""
-
-    plan_id: str
-    attempt: int
-    results: tuple[ChangeResult, ...]
-    not_sent: Mapping[str, str] = field(default_factory=dict)
-    refused: tuple[VerifiedPartition, ...] = ()
+    try:
+        journal.note(entries, check=check_groups)
+    except ChangeInProgress as error:
+        groups = [entry.group_id for entry in entries]
+        detail = {"groups": groups, "kept_by": error.plan_id, "group": error.group_id, "hint": error.hint}
+        journal.note([replace(entries[0], event=Event.LEASE_REFUSED, group_id=None, outcome=None, detail=detail)])
+        raise
 
 
 class Attempt:
@@ -85,8 +64,8 @@ class Attempt:
         self, check: Callable[[], object] | None = None, requests: OpenRequests | None = None
     ) -> Iterator[None]:
         """Take the lease of every group, all or none, around the requests, which `requests` counts; raises as
-        `Journal.take_lease`. Where the block fails before a request left, the leases are given back."""
-        self.journal.take_lease(self._leases(self._leased), check=check)
+        `take_leases`. Where the block fails before a request left, the leases are given back."""
+        take_leases(self.journal, self._leases(self._leased), check)
         with requests or self._sending as self._sending:
             try:
                 yield
@@ -160,7 +139,9 @@ class Attempt:
         try:
             results = send()
         except AcktrailError as error:
-            results = [_not_sent(group_id, topic, partition, error) for topic, partition in parts]
+            text, advice = f"not sent: {error.message}", error.hint or "nothing was changed: run it again"
+            refused = partial(ChangeResult, outcome=Outcome.REFUSED, error_code=None, error=text, advice=advice)
+            results = [refused(group_id=group_id, topic=topic, partition=partition) for topic, partition in parts]
         outcome = call_outcome(results)
         if outcome == "refused":
             self._sending.out -= 1
@@ -197,58 +178,6 @@ class Attempt:
         return [self.entry(Event.LEASE_TAKEN, group, detail=detail) for group in groups]
 
 
-def call_outcome(results: Iterable[ChangeResult]) -> str:
-    """One word for a whole request: ``done``, ``partly``, ``refused``, ``unknown``."""
-    outcomes = {result.outcome for result in results}
-    if outcomes & {Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED}:
-        return "unknown"
-    if outcomes == {Outcome.REFUSED}:
-        return "refused"
-    return "partly" if Outcome.REFUSED in outcomes else "done"
-
-
-def _not_sent(group_id: str, topic: str | None, partition: int | None, error: AcktrailError) -> ChangeResult:
-    return ChangeResult(
-        group_id=group_id,
-        topic=topic,
-        partition=partition,
-        outcome=Outcome.REFUSED,
-        error_code=None,
-        error=f"not sent: {error.message}",
-        advice=error.hint or "nothing was changed: run it again",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentPartition:
-    """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer:
-    its outcome is UNKNOWN). `ends` are the state partitions' ends right before it was sent. For a look that is not the
-    first: what others asked `later` (the ends then, and their target), and the record (state partition, offset) by
-    which it was found `overwritten_at`. `rival`: the plan whose unanswered request asked for the same before."""
-
-    row: PartitionPlan
-    target_offset: int
-    sent_at_ms: int
-    ends: Mapping[int, int]
-    answer: ChangeResult
-    later: Sequence[tuple[Mapping[int, int], int]] = ()
-    overwritten_at: tuple[int, int] | None = None
-    rival: str | None = None
-
-
-def request_detail(
-    rows: Sequence[PartitionPlan], state_topic_id: str | None, ends: Mapping[int, int], now_ms: int
-) -> dict[str, Any]:
-    """The detail of the row before a request: what it asks for, and `ends`, after which its effect can be seen."""
-    return {
-        "request": "AlterShareGroupOffsets",
-        "sent_at_ms": now_ms,
-        "state_topic_id": state_topic_id,
-        "ends": {str(partition): end for partition, end in sorted(ends.items())},
-        "parts": [[row.topic, row.partition, row.target_offset] for row in rows],
-    }
-
-
 def answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
     """The detail of the row after it: the broker's answer, failures one by one."""
     return {
@@ -257,36 +186,11 @@ def answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
     }
 
 
-def asked_in(detail: Mapping[str, Any]) -> tuple[dict[int, int], list[tuple[str, int, int]]]:
-    """The ends in a `request_detail`, and what it asks for: topic, partition, target; nothing, where it is no reset."""
-    ends = {int(partition): end for partition, end in detail.get("ends", {}).items()}
-    return ends, [(topic, partition, target) for topic, partition, target in detail.get("parts", ())]
-
-
-def sent_partitions(plan: ResetPlan, rows: Iterable[AuditRow]) -> list[SentPartition]:
-    """Every share partition that was sent by `rows`, those of one attempt at each group of `plan`."""
-    requests: dict[str, dict[str, Any]] = {}
-    answers: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        kept = {Event.BEFORE_CALL: requests, Event.AFTER_CALL: answers}.get(Event(row.event))
-        if kept is not None:
-            kept.setdefault(row.group_id or "", json.loads(row.detail))
-    planned = {row.key: row for row in plan.partitions}
-    found = []
-    for group_id, request in requests.items():
-        answer = answers.get(group_id)
-        failed = [from_json_value(ChangeResult, one) for one in answer["failed"]] if answer is not None else []
-        by_part = {(one.topic, one.partition): one for one in failed}
-        outcome = Outcome.UNKNOWN if answer is None else Outcome.DONE
-        other = ChangeResult(group_id=group_id, outcome=outcome, error_code=None)
-        ends, parts = asked_in(request)
-        for topic, part, target in parts:
-            one = SentPartition(
-                row=planned[group_id, topic, part],
-                target_offset=target,
-                sent_at_ms=request["sent_at_ms"],
-                ends=ends,
-                answer=by_part.get((topic, part), other),
-            )
-            found.append(one)
-    return found
+def call_outcome(results: Iterable[ChangeResult]) -> str:
+    """One word for a whole request: ``done``, ``partly``, ``refused``, ``unknown``."""
+    outcomes = {result.outcome for result in results}
+    if outcomes & {Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED}:
+        return "unknown"
+    if outcomes == {Outcome.REFUSED}:
+        return "refused"
+    return "partly" if Outcome.REFUSED in outcomes else "done"

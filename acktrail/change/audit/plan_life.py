@@ -1,7 +1,5 @@
-"""How a change stands, read from its audit rows, and the life of a plan: two tables, for every kind of change. Pure.
-
-A plan's standing follows from its audit rows alone, the clock, and what other plans took back.
-"""
+"""How a change stands and the life of a plan: two tables, for every kind of change. Pure: both follow from the audit
+rows, the clock, and what other plans took back."""
 
 from __future__ import annotations
 
@@ -17,10 +15,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from acktrail.change.audit.audit_chain import AuditRow, Event, in_order
-from acktrail.change.planning.change_plan import PLAN_AGAIN
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, OutcomeUnknown
 from acktrail.times import utc_text
 
+PLAN_AGAIN: Final = "make a new plan"
+"""What to do, where the kind of the plan is not known; `change_kind.new_plan` names the command."""
 _NO_STEP: Final = frozenset({Event.LEASE_REFUSED, Event.RECORDED})
 PARTIAL: Final = "partial"
 """The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""

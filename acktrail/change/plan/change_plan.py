@@ -15,9 +15,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 
 from acktrail import __version__
-from acktrail.change.collection.facts import ClusterFacts, GroupFacts, PartitionOffsets
-from acktrail.change.planning.impact import Clamp, CountUnit, Impact
-from acktrail.change.planning.notices import Notice, RefusedParts, refusals_among
+from acktrail.change.audit.audit_chain import AuditedPlan
+from acktrail.change.audit.plan_life import PLAN_AGAIN
+from acktrail.change.plan.impact import Clamp, CountUnit, Impact
+from acktrail.change.plan.notices import Notice, RefusedParts, refusals_among
+from acktrail.change.plan.snapshot_facts import ClusterFacts, GroupFacts, PartitionOffsets
 from acktrail.errors import PlanStale
 from acktrail.plain_data import fingerprint, to_json_value
 from acktrail.text_tables import KnownSum
@@ -28,8 +30,6 @@ PLAN_VERSION: Final = 1
 DAY_MS: Final = 86_400_000
 _CLOCK_SKEW_MS: Final = 300_000
 """How far clocks of two machines may differ before a plan counts as from the future."""
-PLAN_AGAIN: Final = "make a new plan"
-"""What to do, where the kind of the plan is not known; `change_kind.new_plan` names the command."""
 _TOTALS: Final = ("partitions", "delivered_again", "skipped", "acknowledgements_forgotten", "archived_forgotten")
 _COPIED: Final = (
     *("group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "start_offset"),
@@ -83,14 +83,11 @@ NO_TOTALS: Final = Totals(groups=0, partitions=0, refused_partitions=0, unit=Cou
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePlan:
+class ChangePlan(AuditedPlan):
     """The plan of a change of `kind`, for what the cluster was when it was made. `strategy` is what it does in a few
     words: `in_words`. `groups` are those that it changes, `partitions` the share partitions whose start offsets it
-    changes, each none where it changes something else; `undoes` is the plan that it takes back. `plan_hash` covers
-    every other field."""
+    changes, each none where it changes something else; `undoes` is the plan that it takes back."""
 
-    kind: str = ""
-    plan_id: str
     created_at_ms: int
     created_by: str
     requested_by: str = ""
@@ -105,7 +102,6 @@ class ChangePlan:
     format: str = PLAN_FORMAT
     version: int = PLAN_VERSION
     acktrail_version: str = __version__
-    plan_hash: str = ""
 
     @property
     def in_words(self) -> str:
@@ -115,6 +111,24 @@ class ChangePlan:
     def derived(self) -> dict[str, Any]:
         """The fields that follow from what will be sent: a plan that says something else in one of them is refused."""
         return {"strategy": self.in_words, "totals": totals_of(self.partitions, self.refusals)}
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "plan_id": self.plan_id,
+            "plan_hash": self.plan_hash,
+            "kind": self.kind,
+            "created_at": dt.datetime.fromtimestamp(self.created_at_ms / 1000, dt.UTC),
+            "created_by": self.created_by,
+            "requested_by": self.requested_by or None,
+            "reason": self.reason or None,
+            "release": self.release,
+            "strategy": self.strategy,
+            "group_ids": list(self.group_ids),
+            "undoes": self.undoes,
+            "refusals": len(self.refusals),
+            **{name: getattr(self.totals, name) for name in _TOTALS},
+            "plan": plan_json(self),
+        }
 
     @property
     def cluster_id(self) -> str:
@@ -166,25 +180,6 @@ def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> N
         raise PlanStale("from_the_future", text, hint="check the clocks of both machines")
     if now_ms - created_at_ms > longest_ms:
         raise PlanStale("too_old", f"the plan was made at {created_at}", hint=PLAN_AGAIN)
-
-
-def plan_row(plan: ChangePlan) -> dict[str, Any]:
-    """The row of a plan of any kind."""
-    row = {
-        "plan_id": plan.plan_id,
-        "plan_hash": plan.plan_hash,
-        "kind": plan.kind,
-        "created_at": dt.datetime.fromtimestamp(plan.created_at_ms / 1000, dt.UTC),
-        "created_by": plan.created_by,
-        "requested_by": plan.requested_by or None,
-        "reason": plan.reason or None,
-        "release": plan.release,
-        "strategy": plan.strategy,
-        "group_ids": list(plan.group_ids),
-        "refusals": len(plan.refusals),
-        "plan": plan_json(plan),
-    }
-    return {**row, "undoes": plan.undoes, **{name: getattr(plan.totals, name) for name in _TOTALS}}
 
 
 def partition_rows(plan: ChangePlan) -> list[dict[str, Any]]:

@@ -1,22 +1,39 @@
-"""Requests of other plans: those that came later, those without an answer, which may still arrive, and those whose work
-a request undid that arrived late."""
+"""What was sent, as audit rows have it: the detail of the rows around a request, the requests of other plans that came
+later, and those without an answer, which may still arrive."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from acktrail.change.audit.audit_chain import AuditRow, Event
 from acktrail.change.audit.journal import Journal
-from acktrail.change.execution.attempt import Key, asked_in
-from acktrail.change.lifecycle.plan_life import ChangeStatus, Status, standings
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.notices import Notice, Severity
-from acktrail.change.verification.partition_outcome import VerifiedPartition
-from acktrail.times import utc_text
+from acktrail.change.audit.plan_life import ChangeStatus, standings
 
-RULE = "unanswered_request"
+Key = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+def request_detail(
+    parts: Iterable[tuple[str, int, int | None]], state_topic_id: str | None, ends: Mapping[int, int], now_ms: int
+) -> dict[str, Any]:
+    """Return the detail of the row before a request: `parts` are the topics, partitions and targets that it asks for,
+    `ends` where the state partitions ended, after which its effect can be seen."""
+    return {
+        "request": "AlterShareGroupOffsets",
+        "sent_at_ms": now_ms,
+        "state_topic_id": state_topic_id,
+        "ends": {str(partition): end for partition, end in sorted(ends.items())},
+        "parts": [list(part) for part in parts],
+    }
+
+
+def asked_in(detail: Mapping[str, Any]) -> tuple[dict[int, int], list[tuple[str, int, int]]]:
+    """The ends in a `request_detail`, and what it asks for: topic, partition, target; nothing, where it is no reset."""
+    ends = {int(partition): end for partition, end in detail.get("ends", {}).items()}
+    return ends, [(topic, partition, target) for topic, partition, target in detail.get("parts", ())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +73,6 @@ def rival_of(key: tuple[str, str, int], target: int, requests: Iterable[Unanswer
     return next((one.before.plan_id for one in same), None)
 
 
-def unanswered_notices(parts: Iterable[tuple[str, str, int]], requests: Iterable[Unanswered]) -> Iterator[Notice]:
-    """The notices about `requests` in a plan for these share partitions."""
-    wanted = set(parts)
-    groups = {group_id for group_id, _, _ in wanted}
-    for one in requests:
-        own = [part for part in one.targets if (one.group_id, *part) in wanted]
-        if own or (one.group_id in groups and not one.targets):
-            what = f"{len(own)} of these share partitions" if one.targets else "the group"
-            text = (
-                f"plan {one.before.plan_id} was sent for {what} at {utc_text(one.before.audited_at)}, and its outcome "
-                f"is not known: it may still arrive and undo this one; acktrail change verify {one.before.plan_id}"
-            )
-            yield Notice(Severity.SERIOUS, RULE, text, group_id=one.group_id)
-
-
 def requests_after(
     journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
 ) -> Iterator[tuple[AuditRow, Key, int, Mapping[int, int]]]:
@@ -84,18 +86,18 @@ def requests_after(
             yield from ((row, (row.group_id or "", topic, part), target, ends) for topic, part, target in parts)
 
 
-def overtaken(journal: Journal, plan: ChangePlan, found: Sequence[VerifiedPartition]) -> list[str]:
-    """The other plans that were sent after `plan` and before its requests arrived, which `found` shows: it undid what
-    they did."""
+def overtaken(journal: Journal, plan_id: str, done: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the other plans that were sent after this one and before its requests arrived, which the rows of its share
+    partitions that are `done` show: it undid what they did."""
     places = {
         (row["group_id"], row["topic"], row["partition"]): (row["evidence_state_partition"], row["evidence_offset"])
-        for row in found
-        if Status(row["status"]).is_ok and row["evidence_offset"] is not None
+        for row in done
+        if row["evidence_offset"] is not None
     }
-    own = [row for row in journal.audit({"plan_id": plan.plan_id}) if row.event == Event.BEFORE_CALL]
+    own = [row for row in journal.audit({"plan_id": plan_id}) if row.event == Event.BEFORE_CALL]
     plans: dict[str, None] = {}
     for row, key, _, ends in requests_after(journal, own, {key[0] for key in places}) if places else ():
         partition, offset = places.get(key, (None, -1))
-        if row.plan_id != plan.plan_id and partition in ends and ends[partition] <= offset:
+        if row.plan_id != plan_id and partition in ends and ends[partition] <= offset:
             plans[row.plan_id] = None
     return list(plans)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from acktrail.change.collection.facts import PartitionFacts, PassedFacts
+from acktrail.change.plan.snapshot_facts import PartitionFacts, PassedFacts
 from acktrail.change.request.reset_request import LARGEST_OFFSET, OWN_SCOPE, OutOfRange, Strategy, StrategyKind
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
 from acktrail.model.offset_ranges import RecordCounter

@@ -14,22 +14,23 @@ from typing import Any, Final, TypeVar
 from acktrail.backoff import Backoff
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
+from acktrail.change.audit.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
+from acktrail.change.audit.sent_requests import Key, Unanswered, requests_after, rival_of, unanswered
 from acktrail.change.change_kind import ChangeRun, Settled
-from acktrail.change.collection.collect import described_offsets, read_states
-from acktrail.change.collection.facts import PartitionState, StateFacts
-from acktrail.change.execution.attempt import Key, SentPartition, sent_partitions
-from acktrail.change.execution.other_requests import Unanswered, requests_after, rival_of, unanswered
-from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.verification.partition_outcome import (
+from acktrail.change.plan.change_plan import ChangePlan
+from acktrail.change.plan.reset_plan import ResetPlan
+from acktrail.change.plan.snapshot_facts import PartitionState, StateFacts
+from acktrail.change.plan.snapshot_reader import described_offsets, read_states
+from acktrail.change.verify.partition_outcome import (
     GroupNow,
     Place,
     ResetEvidence,
     ResetOutcome,
     Seen,
+    SentPartition,
     VerifiedPartition,
     judge,
+    sent_partitions,
     verified_partition,
 )
 from acktrail.errors import ChangeInProgress, RetryableError
@@ -37,7 +38,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.share_partition import SharePartition
-from acktrail.tables.records.exported_records import exported_between
+from acktrail.tables.records.continuity import exported_between
 
 T = TypeVar("T")
 
@@ -365,16 +366,12 @@ def _later(
     return found
 
 
-def _overwritten(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, int]) -> dict[Key, Place]:
-    """By share partition, the record by which the last look found its reset overwritten."""
-    last = {
-        (row["group_id"], row["topic"], row["partition"]): row
-        for row in rows
-        if row["attempt"] == newest.get(row["group_id"])
-    }
-    return {
-        key: (row["evidence_state_partition"], row["evidence_offset"])
-        for key, row in last.items()
-        if row["status"] == Status.OVERWRITTEN_AFTER_RESET
-        and None not in (row["evidence_state_partition"], row["evidence_offset"])
-    }
+def _overwritten(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, int]) -> dict[Key, Place | None]:
+    """By share partition, the record by which the last look found its reset overwritten; None: it did not."""
+    found: dict[Key, Place | None] = {}
+    for row in rows:
+        if row["attempt"] == newest.get(row["group_id"]):
+            place = row["evidence_state_partition"], row["evidence_offset"]
+            is_lost = row["status"] == Status.OVERWRITTEN_AFTER_RESET and None not in place
+            found[row["group_id"], row["topic"], row["partition"]] = place if is_lost else None
+    return found

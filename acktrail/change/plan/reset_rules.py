@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from acktrail.branches import loaded
-from acktrail.change.collection.facts import GroupFacts, PartitionFacts, Snapshot, TopicFacts
-from acktrail.change.planning.impact import Clamp, CountUnit, Impact, Resolution
-from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
+from acktrail.change.plan.impact import Clamp, CountUnit, Impact, Resolution
+from acktrail.change.plan.notices import Found, Notice, Severity, by_severity
+from acktrail.change.plan.snapshot_facts import GroupFacts, PartitionFacts, Snapshot, TopicFacts
 from acktrail.change.request.reset_request import WERE_THERE, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 

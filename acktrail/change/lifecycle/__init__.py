@@ -1,1 +1,0 @@
-"""The life of a plan: approval, status, undo."""

@@ -1,1 +1,0 @@
-"""A plan: strategies, impact, rules, and the file it is kept in."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -27,3 +30,14 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_NOT_FOUND = 122
     INVALID_SHARE_SESSION_EPOCH = 123
     FENCED_STATE_EPOCH = 124
+
+
+MESSAGES: Final[Mapping[ErrorCode, str]] = MappingProxyType(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+        ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+        ErrorCode.FENCED_STATE_EPOCH: ("The coordinator rejected the request because the state epoch did not match."),
+    }
+)
+"""What Kafka says with a code where the caller has nothing more precise."""

@@ -100,23 +100,18 @@ def told(answer: PersisterResponse | None) -> Any:
     return camel(answer_fields(call))
 
 
-def without_messages(answer: Any) -> Any:
-    """Kafka's words are not simulated; a field that it leaves out of an error is not there."""
-    if isinstance(answer, dict):
-        return {name: without_messages(value) for name, value in answer.items() if name != "errorMessage"}
-    return [without_messages(value) for value in answer] if isinstance(answer, list) else answer
-
-
 def alike(ours: Any, theirs: Any) -> None:
-    """The same answer; of an error, the same code."""
+    """The same answer; of an error, the same code, and the same words but for one sentence that 4.4 shortened."""
     if ours is None:
         assert theirs is None
         return
-    (one,), (other,) = ours["results"], without_messages(theirs)["results"]
+    (one,), (other,) = ours["results"], theirs["results"]
     assert one["topicId"] == other["topicId"]
     (mine,), (kafkas,) = one["partitions"], other["partitions"]
     if mine["errorCode"]:
-        assert {name: kafkas[name] for name in ("partition", "errorCode")} == mine
+        kafkas["errorMessage"] = kafkas["errorMessage"].replace("share coordinator", "coordinator")
+        kafkas["errorMessage"] = kafkas["errorMessage"].replace("share-group state", "state")
+        assert {name: kafkas[name] for name in ("partition", "errorCode", "errorMessage")} == mine
     else:
         assert mine == kafkas
 

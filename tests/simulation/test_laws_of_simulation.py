@@ -13,7 +13,6 @@ import pytest
 from definitions.batch_laws import in_order, terminal_count
 from hypothesis import example, given
 from hypothesis import strategies as st
-from jobs.world import batch
 from samples.coordinator_random_calls import KEYS, TOPICS, Step, coordinator, requests, scripts, take
 from samples.random_records import keys
 from simulation.leader_random_walk import KEY, LedPartition, SimulatedLeader, held
@@ -34,14 +33,12 @@ from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSet
 from acktrail_simulation.leader.partition_log import UserPartitionLog
 from acktrail_simulation.leader.persisted_batches import durable_batches
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus
-from acktrail_simulation.messages.persister_json import read_request, request_fields, single_fields
+from acktrail_simulation.messages.persister_json import read_request, request_fields
 from acktrail_simulation.messages.persister_messages import (
     Batched,
     PersisterRequest,
     PersisterResponse,
-    StateDelete,
     StateInitialize,
-    StateRead,
     StateSummary,
     batched,
 )
@@ -131,27 +128,6 @@ def test_calls_are_spelt_and_read(entries: list[PersisterRequest]) -> None:
         for kind in {type(entry) for entry in call.entries}:
             alike = tuple(entry for entry in call.entries if isinstance(entry, kind))
             assert read_request(kind, request_fields(Batched(group_id=call.group_id, entries=alike))) == alike
-
-
-@pytest.mark.parametrize(
-    "early",
-    [
-        StateRead(key=KEYS[0], leader_epoch=None),
-        StateWrite(key=KEYS[0], state_epoch=None, start_offset=None, batches=(batch(4, 6),)),
-        StateDelete(key=KEYS[0]),
-    ],
-    ids=lambda request: type(request).__name__,
-)
-def test_the_early_form_has_one_share_partition(early: PersisterRequest) -> None:
-    """R000-61, R000-62, R000-63: group, topic id and partition side by side, no epochs; it says the same as a batched
-    call with one entry."""
-    fields = single_fields(early)
-
-    assert {"GroupId", "TopicId", "Partition"} <= set(fields)
-    assert not {"Topics", "StateEpoch", "LeaderEpoch", "DeliveryCompleteCount"} & set(fields)
-    assert read_request(type(early), fields) == (early,)
-    (call,) = batched((early,))
-    assert read_request(type(early), request_fields(call)) == (early,)
 
 
 @pytest.mark.parametrize(

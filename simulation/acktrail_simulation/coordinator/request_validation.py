@@ -8,47 +8,51 @@ from acktrail.model.share_partition import SharePartition, TopicId
 from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.error_codes import MESSAGES, ErrorCode
 from acktrail_simulation.messages.persister_messages import PersisterRequest, StateInitialize, StateRead
 
+Refusal = tuple[ErrorCode, str]
+"""An error, and Kafka's words with it."""
 
-def validation_error(
+
+def refusal_of(
     memory: ShareCoordinatorState,
     request: PersisterRequest,
     rules: CoordinatorRules,
     partition_counts: Mapping[TopicId, int] | None,
-) -> ErrorCode:
-    """The error of the first check that `request` fails; NONE when it passes. Nothing is changed.
+) -> Refusal | None:
+    """The first check that `request` fails; None: it passes. Nothing is changed.
 
     `partition_counts`: the topics that exist, with their partitions; None: the coordinator has no metadata yet.
     """
-    checks = (_malformed(memory, request, rules), _fenced(memory, request))
-    found = next((error for error in checks if error is not ErrorCode.NONE), ErrorCode.NONE)
-    if found is ErrorCode.NONE and not _exists(request.key, partition_counts):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return found
+    if (fault := _malformed(memory, request, rules)) is not None:
+        return ErrorCode.INVALID_REQUEST, fault
+    error = _fenced(memory, request)
+    if error is ErrorCode.NONE and not _exists(request.key, partition_counts):
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None if error is ErrorCode.NONE else (error, MESSAGES[error])
 
 
-def _malformed(memory: ShareCoordinatorState, request: PersisterRequest, rules: CoordinatorRules) -> ErrorCode:
-    broken = request.key.partition < 0 or (not rules.unchecked_epochs and _lacks_epoch(request))
-    needs_state = isinstance(request, StateRead | StateWrite)
-    if broken or (needs_state and request.key not in memory.states):
-        return ErrorCode.INVALID_REQUEST
-    return ErrorCode.NONE
+def _malformed(memory: ShareCoordinatorState, request: PersisterRequest, rules: CoordinatorRules) -> str | None:
+    if request.key.partition < 0:
+        return "The partition id cannot be a negative number."
+    for name, epoch in () if rules.unchecked_epochs else _epochs(request):
+        if epoch is None or epoch < 0:
+            return f"The {name} epoch cannot be a negative number."
+    if isinstance(request, StateRead | StateWrite) and request.key not in memory.states:
+        kind = "Read" if isinstance(request, StateRead) else "Write"
+        return f"{kind} operation on uninitialized share partition not allowed."
+    return None
 
 
-def _lacks_epoch(request: PersisterRequest) -> bool:
-    return any(epoch is None or epoch < 0 for epoch in _epochs(request))
-
-
-def _epochs(request: PersisterRequest) -> tuple[int | None, ...]:
+def _epochs(request: PersisterRequest) -> tuple[tuple[str, int | None], ...]:
     match request:
         case StateWrite():
-            return request.leader_epoch, request.state_epoch
+            return ("leader", request.leader_epoch), ("state", request.state_epoch)
         case StateRead():
-            return (request.leader_epoch,)
+            return (("leader", request.leader_epoch),)
         case StateInitialize():
-            return (request.state_epoch,)
+            return (("state", request.state_epoch),)
         case _:
             return ()
 

@@ -23,7 +23,7 @@ from acktrail_simulation.coordinator.coordinator_records import (
 )
 from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules
-from acktrail_simulation.coordinator.request_validation import validation_error
+from acktrail_simulation.coordinator.request_validation import refusal_of
 from acktrail_simulation.coordinator.state_log import CoordinatorLog
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
@@ -36,6 +36,7 @@ from acktrail_simulation.messages.persister_messages import (
     StateRead,
     StateSummary,
     SummaryResponse,
+    refused,
 )
 
 UPDATES_PER_SNAPSHOT: Final = 500
@@ -49,6 +50,7 @@ class ShareCoordinator:
     """Kafka's ``ShareCoordinatorShard`` and its log.
 
     `partition_counts` is the coordinator's view of topics and may be changed from outside; None: it has none yet.
+    `is_loading`: it has not read its log to the end yet, and serves nothing before `load`.
     """
 
     def __init__(
@@ -60,19 +62,31 @@ class ShareCoordinator:
         rules: CoordinatorRules = KAFKA_4_4,
         updates_per_snapshot: int = UPDATES_PER_SNAPSHOT,
         cold_after_ms: int = COLD_AFTER_MS,
+        is_loading: bool = False,
     ) -> None:
         self.partition_counts = partition_counts
         self.clock = clock
         self.log = CoordinatorLog() if log is None else log
         self.rules = rules
         self.cold_after_ms = cold_after_ms
-        self.memory = ShareCoordinatorState.loaded(self.log.placed(), updates_per_snapshot=updates_per_snapshot)
+        self.memory = ShareCoordinatorState(updates_per_snapshot=updates_per_snapshot)
+        self.is_loading = True
+        if not is_loading:
+            self.load()
+
+    def load(self) -> None:
+        """Read the log to its end."""
+        limit = self.memory.updates_per_snapshot
+        self.memory = ShareCoordinatorState.loaded(self.log.placed(), updates_per_snapshot=limit)
+        self.is_loading = False
 
     def answer(self, request: PersisterRequest) -> PersisterResponse:
         """Serve one share partition of a call. A request that is refused writes nothing."""
-        error = validation_error(self.memory, request, self.rules, self.partition_counts)
-        if error is not ErrorCode.NONE:
-            return PersisterResponse(key=request.key, error=error)
+        if self.is_loading:
+            return refused(request.key, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        refusal = refusal_of(self.memory, request, self.rules, self.partition_counts)
+        if refusal is not None:
+            return refused(request.key, *refusal)
         answer = self._answer(request)
         self._write(self._record(request))
         return answer
@@ -99,7 +113,7 @@ class ShareCoordinator:
             self._write(record)
         return found
 
-    def restarted(self, *, end_offset: int | None = None) -> ShareCoordinator:
+    def restarted(self, *, end_offset: int | None = None, is_loading: bool = False) -> ShareCoordinator:
         """A coordinator that starts with this one's log, or with its part up to `end_offset`."""
         return ShareCoordinator(
             partition_counts=self.partition_counts,
@@ -108,6 +122,7 @@ class ShareCoordinator:
             rules=self.rules,
             updates_per_snapshot=self.memory.updates_per_snapshot,
             cold_after_ms=self.cold_after_ms,
+            is_loading=is_loading,
         )
 
     def _record(self, request: PersisterRequest) -> ShareSnapshot | ShareUpdate | Tombstone | None:

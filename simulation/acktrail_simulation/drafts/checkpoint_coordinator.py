@@ -19,6 +19,14 @@ from acktrail_copied_logs.drafts.draft_records import Checkpoint, CheckpointReco
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.complete_records import checkpoint_of, live_batches
 from acktrail_simulation.drafts.record_log import RecordLog
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.messages.persister_messages import (
+    PersisterResponse,
+    ReadResponse,
+    StateDelete,
+    StateRead,
+    refused,
+)
 
 _FRESH = CheckpointTrack()
 
@@ -29,7 +37,8 @@ def next_delta_index(last: int | None, highest: int = HIGHEST_DELTA_INDEX) -> in
 
 
 class CheckpointCoordinator:
-    """One state partition. It starts by reading the log and by finishing removals that were interrupted.
+    """One state partition. It starts by reading the log and by finishing removals that were interrupted. With
+    `is_loading` it does so when `load` is called, and answers every call with that error until then.
 
     `highest_delta_index`: where the index rolls over; it may be raised at any time, to 255 at most.
     `deltas_per_checkpoint`: the number of deltas after which a checkpoint is written; 0: always. One is also
@@ -42,17 +51,43 @@ class CheckpointCoordinator:
         *,
         deltas_per_checkpoint: int,
         highest_delta_index: int = HIGHEST_DELTA_INDEX,
+        is_loading: bool = False,
     ) -> None:
         self.log = log
         self.deltas_per_checkpoint = deltas_per_checkpoint
         self.highest_delta_index = highest_delta_index
-        self.tracks: dict[SharePartition, CheckpointTrack] = {**replay_checkpoint_log(log.records).tracks}
+        self.tracks: dict[SharePartition, CheckpointTrack] = {}
+        self.is_loading = True
+        if not is_loading:
+            self.load()
+
+    def load(self) -> None:
+        """Read the log to its end."""
+        self.tracks |= replay_checkpoint_log(self.log.records).tracks
+        self.is_loading = False
         self._finish_removals()
 
     @property
     def states(self) -> dict[SharePartition, Checkpoint]:
         """What is in memory."""
         return {key: track.state for key, track in self.tracks.items() if track.state is not None}
+
+    def answer(self, request: StateRead | StateWrite | StateDelete) -> PersisterResponse:
+        """Serve a call. A share partition without state is unknown to a read: its leader begins where the group's
+        configuration says."""
+        if self.is_loading:
+            return refused(request.key, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if isinstance(request, StateRead):
+            state = self.states.get(request.key)
+            if state is None:
+                return refused(request.key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            start, batches = state.start_offset, state.batches
+            return ReadResponse(key=request.key, state_epoch=None, start_offset=start, batches=batches)
+        if isinstance(request, StateWrite):
+            self.write(request)
+        else:
+            self.delete(request.key)
+        return PersisterResponse(key=request.key)
 
     def write(self, request: StateWrite) -> int:
         """Serve a WriteShareGroupState; the record's offset. The first one of a share partition is a checkpoint."""
@@ -93,12 +128,13 @@ class CheckpointCoordinator:
             self._finish_removals()
         return self.log.end_offset - before
 
-    def restarted(self, *, end_offset: int | None = None) -> CheckpointCoordinator:
+    def restarted(self, *, end_offset: int | None = None, is_loading: bool = False) -> CheckpointCoordinator:
         """A coordinator that starts with this one's log, or with its part up to `end_offset`."""
         return CheckpointCoordinator(
             self.log.cut(self.log.end_offset if end_offset is None else end_offset),
             deltas_per_checkpoint=self.deltas_per_checkpoint,
             highest_delta_index=self.highest_delta_index,
+            is_loading=is_loading,
         )
 
     def _finish_removals(self) -> None:

@@ -87,7 +87,7 @@ class SharePartitionLeader:
         if not isinstance(answer, ReadResponse):
             self.status = LeaderStatus.FAILED
             return _error_for_member(answer.error)
-        self.state_epoch = answer.state_epoch
+        self.state_epoch = answer.state_epoch or 0
         start = self._first_start() if answer.start_offset is None else answer.start_offset
         try:
             self.cache = SharePartitionCache.loaded(start, answer.batches)

@@ -40,6 +40,16 @@ def batch_fields(batch: StateBatch) -> dict[str, int]:
     }
 
 
+def early_batch_fields(batch: StateBatch) -> dict[str, int]:
+    """One batch under the names that the documents had first."""
+    return {
+        "BaseOffset": batch.first_offset,
+        "LastOffset": batch.last_offset,
+        "State": batch.delivery_state,
+        "DeliveryCount": batch.delivery_count,
+    }
+
+
 def _batch(entry: Fields | Sequence[int]) -> StateBatch:
     numbers = [one_of(entry, names) for names in _BATCH_NAMES] if isinstance(entry, Mapping) else entry
     return StateBatch(

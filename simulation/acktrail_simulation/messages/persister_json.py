@@ -15,7 +15,7 @@ from acktrail.format.wire.primitives import absent_if_none, none_if_absent
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.messages.batch_json import batch_fields, read_batches
+from acktrail_simulation.messages.batch_json import batch_fields, early_batch_fields, read_batches
 from acktrail_simulation.messages.persister_messages import (
     Batched,
     PersisterRequest,
@@ -33,6 +33,8 @@ _LEADER_EPOCH: Final = ("LeaderEpoch", "leader_epoch")
 _START_OFFSET: Final = ("StartOffset", "start_offset")
 _COMPLETE_COUNT: Final = ("DeliveryCompleteCount", "delivery_complete_count")
 _BATCHES: Final = ("StateBatches", "batches")
+_EARLY: Final = ("ErrorCode", "StartOffset", "StateBatches")
+"""What the first drafts said about a share partition."""
 
 _FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
@@ -60,9 +62,11 @@ def answer_fields(answer: Batched[PersisterResponse]) -> dict[str, Any]:
 
 
 def single_fields(item: PersisterRequest | PersisterResponse) -> dict[str, Any]:
-    """The first drafts' form: a request for one share partition, or its answer. It has no epochs, an answer no key."""
-    later = {name for name, _ in (_STATE_EPOCH, _LEADER_EPOCH, _COMPLETE_COUNT)} | {"Partition"}
-    said = {name: value for name, value in _partition(item).items() if name not in later}
+    """The first drafts' form, under their names: a request for one share partition, or its answer. It has no epochs, an
+    answer no key and no message."""
+    said = {name: value for name, value in _partition(item).items() if name in _EARLY}
+    if hasattr(item, "batches"):
+        said["StateBatches"] = [early_batch_fields(batch) for batch in item.batches]
     if isinstance(item, PersisterResponse):
         return said
     key = item.key
@@ -87,7 +91,7 @@ def _topics(entries: Iterable[PersisterRequest | PersisterResponse]) -> list[dic
 def _partition(item: PersisterRequest | PersisterResponse) -> dict[str, Any]:
     said: dict[str, Any] = {"Partition": item.key.partition}
     if isinstance(item, PersisterResponse):
-        said["ErrorCode"] = int(item.error)
+        said |= {"ErrorCode": int(item.error), "ErrorMessage": item.message}
     for name, attribute in _FIELDS[type(item)]:
         said[name] = _spelt(getattr(item, attribute))
     return said

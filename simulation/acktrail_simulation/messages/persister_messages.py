@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition
 from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.error_codes import MESSAGES, ErrorCode
 
 ItemT_co = TypeVar("ItemT_co", bound="PersisterRequest | PersisterResponse", covariant=True)
 
@@ -57,17 +57,19 @@ PersisterRequest = StateInitialize | StateRead | StateWrite | StateDelete | Stat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersisterResponse:
-    """What became of one share partition of a call."""
+    """What became of one share partition of a call. `message` None: no error."""
 
     key: SharePartition
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResponse(PersisterResponse):
-    """What a leader loads. `start_offset` None: not initialized; the group's reset strategy decides."""
+    """What a leader loads. `start_offset` None: not initialized; the group's reset strategy decides. The generations
+    before iv have no state epoch."""
 
-    state_epoch: int
+    state_epoch: int | None
     start_offset: int | None
     batches: tuple[StateBatch, ...]
 
@@ -80,6 +82,11 @@ class SummaryResponse(PersisterResponse):
     leader_epoch: int
     start_offset: int | None
     delivery_complete_count: int | None
+
+
+def refused(key: SharePartition, error: ErrorCode, message: str | None = None) -> PersisterResponse:
+    """The answer of a call that was not served; Kafka's words for `error` where there is no other message."""
+    return PersisterResponse(key=key, error=error, message=message or MESSAGES[error])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

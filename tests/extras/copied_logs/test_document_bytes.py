@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from samples.golden_vectors import typed, typed_vectors
+from samples.golden_vectors import GOLDEN, typed, typed_vectors
 
 from acktrail.format.wire.raw_record import RawRecord, decode_with
 from acktrail_copied_logs.copied_files import dialect_named
@@ -14,7 +14,7 @@ from acktrail_copied_logs.replay_files import record_json
 from acktrail_simulation.drafts.record_encoders import encode_in
 
 
-@pytest.mark.parametrize("vector", typed_vectors("document_records.toml"), ids=lambda vector: vector["name"])
+@pytest.mark.parametrize("vector", typed_vectors(GOLDEN / "document_records.toml"), ids=lambda vector: vector["name"])
 def test_typed_records(vector: dict[str, Any]) -> None:
     """R000-13, R000-25 to R000-28, R000-37, R000-45, R000-47, R000-51, R000-64, R001-02, R001-07, R001-38, R002-08,
     R002-09, R002-75, R002-76: a record's bytes are read as the document says, field by field; written again they are

@@ -7,10 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["SEED", "example", "typed", "typed_vectors", "vector", "wire"]
+__all__ = ["GOLDEN", "SEED", "example", "typed", "typed_vectors", "vector", "wire"]
 
-_GOLDEN: Final = Path(__file__).parents[1] / "golden"
-SEED: Final[dict[str, Any]] = json.loads((_GOLDEN / "seed_examples.json").read_text("utf-8"))
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
+SEED: Final[dict[str, Any]] = json.loads((GOLDEN / "seed_examples.json").read_text("utf-8"))
 
 
 def example(name: str) -> dict[str, Any]:
@@ -28,9 +28,9 @@ def wire(name: str) -> bytes:
     return bytes.fromhex(next(found for found in SEED["wire_vectors"]["vectors"] if found["id"] == name)["hex"])
 
 
-def typed_vectors(file: str) -> list[dict[str, Any]]:
+def typed_vectors(file: Path) -> list[dict[str, Any]]:
     """The vectors of a file that were typed from a document."""
-    (vectors,) = tomllib.loads((_GOLDEN / file).read_text("utf-8")).values()
+    (vectors,) = tomllib.loads(file.read_text("utf-8")).values()
     found: list[dict[str, Any]] = vectors
     return found
 

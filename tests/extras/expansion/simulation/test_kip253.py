@@ -5,19 +5,17 @@ without them."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.golden_vectors import SEED
+from samples.golden_vectors import SEED, typed, typed_vectors
 
 from acktrail.errors import InputError, MalformedRecord
 from acktrail_simulation.expansion.expansion_messages import (
     EARLIER_NAMES,
-    HEARTBEAT_REQUEST,
-    HEARTBEAT_RESPONSE,
-    LEADER_AND_ISR,
     LEADER_EPOCHS_REQUEST,
     LEADER_EPOCHS_RESPONSE,
     MESSAGES,
@@ -65,59 +63,15 @@ def test_round_trip(message: StructType[Any], data: st.DataObject) -> None:
         message.decode(encoded[:-1])
 
 
-DOCUMENT = {
-    LEADER_AND_ISR: ["controller_id", "controller_epoch", "topic_states", "live_leaders"],
-    PRODUCE: ["transactional_id", "acks", "timeout", "topic_data"],
-    HEARTBEAT_REQUEST: ["group_id", "generation_id", "member_id", "topics"],
-    HEARTBEAT_RESPONSE: ["throttle_time_ms", "topics", "error_code"],
-    LEADER_EPOCHS_REQUEST: ["topics"],
-    LEADER_EPOCHS_RESPONSE: ["throttle_time_ms", "topics"],
-}
-NESTED = {
-    "LeaderAndIsrTopic": ["topic", "partition_number", "partition_states"],
-    "LeaderAndIsrPartition": [
-        "partition", "controller_epoch", "leader", "leader_epoch", "isr", "zk_version", "replicas", "is_new_replica",
-    ],
-    "ProduceTopic": ["topic", "undeleted_partition_count", "data"],
-    "ProducePartition": ["partition", "record_set"],
-    "HeartbeatTopic": ["topic", "partitions"],
-    "HeartbeatPartition": ["partition", "need_position", "position"],
-    "EpochsTopic": ["topic", "partitions"],
-    "EpochsOfTopic": ["topic", "partitions"],
-    "PartitionEpoch": ["partition", "leader_epoch"],
-}  # fmt: skip
+@pytest.mark.parametrize(
+    "vector", typed_vectors(Path(__file__).with_name("kip253_messages.toml")), ids=lambda vector: vector["name"]
+)
+def test_typed_messages(vector: dict[str, Any]) -> None:
+    """R003-08 to R003-11, R003-13 to R003-20: each message is what the document's list of fields says, byte by byte."""
+    message, data = message_named(vector["name"]), typed(vector["bytes"])
 
-
-def _structs(found: Any) -> list[StructType[Any]]:
-    inner = [_structs(each.type) for each in found.fields] if isinstance(found, StructType) else []
-    item = getattr(found, "item", None)
-    own = [found] if isinstance(found, StructType) else []
-    return own + [each for group in inner for each in group] + (_structs(item) if item is not None else [])
-
-
-def test_fields_stand_in_the_documents_order() -> None:
-    """R003-08, R003-10, R003-13 to R003-20: names and order of all fields are the document's."""
-    for message, names in DOCUMENT.items():
-        assert [each.name for each in message.fields] == names
-    found = {each.make.__name__: each for message in DOCUMENT for each in _structs(message)}
-    assert {name: [each.name for each in found[name].fields] for name in NESTED} == NESTED
-
-
-def test_known_bytes() -> None:
-    """R003-11: a ProduceRequest is what its list of fields says, byte by byte."""
-    read = PRODUCE.from_json(
-        {
-            "transactional_id": None,
-            "acks": -1,
-            "timeout": 30_000,
-            "topic_data": [
-                {"topic": "t", "undeleted_partition_count": 4, "data": [{"partition": 2, "record_set": "ab"}]}
-            ],
-        }
-    )
-    assert PRODUCE.write(read).hex(" ", -4) == (
-        "ffffffff 00007530 00000001 00017400 00000400 00000100 00000200 000001ab"
-    )
+    assert message.to_json(message.decode(data)) == vector["says"]
+    assert message.write(message.from_json(vector["says"])) == data
 
 
 def test_earlier_names_are_read() -> None:

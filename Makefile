@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo bench clean
+.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo bench mutants clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -101,6 +101,9 @@ test-spark: wheel ## The jobs' tests on Spark 4.1, and all tables read by its De
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run
 	@$(BIN)/python benchmarks/run.py
+
+mutants: sync ## Contradict requirements in a copy of the sources; counts what the tests of their rows notice
+	@$(BIN)/python tools/mutate.py
 
 clean: ## Remove what the targets made
 	rm -rf .venv .uv .test-java dist .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

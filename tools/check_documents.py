@@ -33,7 +33,9 @@ _REFERENCE: Final = re.compile(r"`((?:acktrail\w*)(?:\.\w+)*):(\w+(?:\.\w+)*)`")
 """A module and what it defines, as `acktrail.model.replay:replay`."""
 _PATH: Final = re.compile(rf"`((?:{'|'.join(_SOURCES)}|tests|tools)/[\w./]+)`")
 _IDENTIFIER: Final = r"R00[0-4]-\d\d"
-_ROW: Final = re.compile(rf"^\| ({_IDENTIFIER}) \| (.+) \| (.+) \|$", re.MULTILINE)
+_ROW: Final = re.compile(rf"^\| ({_IDENTIFIER}) \| .+ \| (.+) \| (.+) \|$", re.MULTILINE)
+_KINDS: Final = {"product", "simulation", "Kafka"}
+"""Whose behaviour a requirement's tests show; without tests it is a `document`."""
 _NAMING: Final = ("tests/extras/copied_logs/drafts/", "tests/extras/copied_logs/test_dialects")
 """Where each test names the requirements that it shows."""
 _TEST: Final = re.compile(r"`([^`:]+\.py)::(\w+)`")
@@ -176,7 +178,9 @@ def _requirements() -> Iterator[str]:
     if (found := [identifier for identifier, _, _ in rows]) != expected:
         yield f"requirements.md: not each once, in order: {set(expected) ^ set(found)}"
     yield from (
-        f"requirements.md: {identifier}: {what}" for identifier, _, by in rows for what in _unshown(identifier, by)
+        f"requirements.md: {identifier}: {what}"
+        for identifier, kind, by in rows
+        for what in _unshown(identifier, kind, by)
     )
     shown = {identifier for identifier, _, shown_by in rows if _TEST.search(shown_by)}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -184,8 +188,11 @@ def _requirements() -> Iterator[str]:
             yield from (f"{file.name}: no test in the table shows {each}" for each in _named(docstring) - shown)
 
 
-def _unshown(identifier: str, shown_by: str) -> Iterator[str]:
-    """What is wrong with the last cell of a row."""
+def _unshown(identifier: str, kind: str, shown_by: str) -> Iterator[str]:
+    """What is wrong with the last cells of a row."""
+    kinds = {"document"} if shown_by == "documentation" else _KINDS
+    if not kinds.issuperset(kind.split(", ")):
+        yield f"its kind is not {kind}"
     if shown_by != "documentation" and _TEST.sub("", shown_by).replace("<br>", ""):
         yield "neither tests nor documentation"
     for file, name in _TEST.findall(shown_by):

@@ -44,7 +44,8 @@ WORDS: Final = {
     r"how (it|they|things) stands?|stands? for itself|has a say": "the state or status of it; decides",
     r"as it lies|lies? there|by itself alone|of itself": "plain words",
     # Out of use
-    r"of its own accord|hence|thereof|whereof|thereby|wherein|herein|therein|thereto|whereby|whence": "plain words",
+    r"hence(?! can't process requests)": "plain words",  # so Kafka words an error
+    r"of its own accord|thereof|whereof|thereby|wherein|herein|therein|thereto|whereby|whence": "plain words",
     r"hitherto|henceforth|forthwith|lest|albeit|whilst|unto|upon|ere|nay|naught|aught|ought|amongst": "plain words",
 }
 """What is not written here, as regular expressions of whole words, with the advice that is printed. A space stands for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from contextlib import suppress
 from functools import partial
@@ -107,6 +108,16 @@ Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 tr
 5 the outcome is unknown, verify first; 6 a critical expectation failed, or `status` has something to act on;
 7 done in part; 130 interrupted.
 """
+_KAFKAS_TOOL: Final = MappingProxyType(
+    {
+        "--reset-offsets": "change plan reset",
+        "--delete-offsets": "groups delete-offsets",
+        "--delete": "groups delete",
+        "--describe": "groups describe",
+        "--list": "groups list",
+    }
+)
+"""What ``kafka-share-groups.sh`` calls its actions, and the command here; other options have the same names."""
 _NO_COMMAND: Final = "NoArgsIsHelpError"
 """The error of a group of commands without a command: its help is the answer."""
 _INTERRUPTED: Final = 130
@@ -234,7 +245,7 @@ def _run(arguments: list[str]) -> int:
     except AcktrailError as error:
         return _failed(error, arguments)
     except _USAGE_ERROR as error:
-        return _misused(error)
+        return _misused(error, arguments)
     except (KeyboardInterrupt, typer.Abort):
         return _say("interrupted", "", _INTERRUPTED)
     except typer.Exit as leave:
@@ -254,17 +265,30 @@ def _failed(error: AcktrailError, arguments: list[str]) -> int:
     return _say(error.message, error.hint, error.exit_code)
 
 
-def _misused(error: Any) -> int:
-    """A usage error; a group of commands without a command shows its help."""
+def _misused(error: Any, arguments: list[str]) -> int:
+    """A usage error; a group of commands without a command shows its help, Kafka's own command line the one here."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == _NO_COMMAND and context is not None:
         typer.echo(context.get_help())
         return 0
     path = context.command_path if context else "acktrail"
-    hint = f"see {path} --help"
+    hint = _as_here(arguments) or f"see {path} --help"
     if getattr(error, "option_name", None) == _PROFILE and path != "acktrail":
         hint = f"it stands before the command: acktrail {_PROFILE} NAME {path.removeprefix('acktrail ')}"
     return _say(getattr(error, "format_message", error.__str__)().rstrip("."), hint, 2)
+
+
+def _as_here(arguments: list[str]) -> str:
+    """The command that does what ``kafka-share-groups.sh`` does with `arguments`; none: they are not the tool's."""
+    action = next((each for each in arguments if each in _KAFKAS_TOOL), None)
+    if action is None or not (action == "--reset-offsets" or arguments[0] == "groups" or arguments[0][:1] == "-"):
+        return ""
+    path = _KAFKAS_TOOL[action]
+    left_out = {action, "--execute"} | ({"--group"} if path in ("groups delete", "groups describe") else set())
+    first = next(place for place, each in enumerate(arguments) if each[:1] == "-")
+    words = (each.replace("--command-config", "--client-config") for each in arguments[first:] if each not in left_out)
+    applied = " --out PLAN, then acktrail change apply PLAN --execute" if action == "--reset-offsets" else ""
+    return f"here: acktrail {path} {shlex.join(words)}{applied}"
 
 
 def _unexpected(error: Exception, arguments: list[str]) -> int:

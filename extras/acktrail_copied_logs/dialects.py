@@ -20,7 +20,6 @@ from acktrail.format.wire.primitives import UINT16, absent_if_none, batches_form
 from acktrail.format.wire.state_record import Layout, decode, encode
 from acktrail.model.batches import DURABLE_STATES, DeliveryState
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 
 _LATEST_MS: Final = 4_102_444_800_000
@@ -150,20 +149,13 @@ def key_form(share_partition: SharePartition) -> dict[str, object]:
     }
 
 
-def offsets_form(state: Any) -> JsonForm:
-    """In JSON: what a state of any dialect says about offsets, each -1 where it is not known."""
-    names = ("start_offset", "first_unfinished_offset", "end_offset")
-    return {name: absent_if_none(getattr(state, name)) for name in names}
-
-
-def state_json(state: SharePartitionState) -> JsonForm:
-    """The replayed state of one share partition; `state_epoch` is -1 where only updates were seen."""
+def state_json(state: Any, subject: JsonForm | None = None) -> JsonForm:
+    """The replayed state of one share partition, or of `subject`. -1 is a number that the state does not know or its
+    dialect does not have; a state epoch is not known where only updates were seen."""
+    names = ("state_epoch", "snapshot_epoch", "leader_epoch", "start_offset", "first_unfinished_offset", "end_offset")
     return {
-        **key_form(state.key),
-        "state_epoch": absent_if_none(state.state_epoch),
-        "snapshot_epoch": state.snapshot_epoch,
-        "leader_epoch": absent_if_none(state.leader_epoch),
-        **offsets_form(state),
-        "delivery_complete_count": state.delivery_complete_count,
+        **(key_form(state.key) if subject is None else subject),
+        **{name: absent_if_none(getattr(state, name, None)) for name in names},
+        "delivery_complete_count": getattr(state, "delivery_complete_count", None),
         "batches": batches_form(state.batches),
     }

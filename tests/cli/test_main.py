@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,35 @@ def test_wrong_usage_is_one_line(arguments: list[str], capsys: pytest.CaptureFix
     """A wrong call ends with exit code 2 and one line on stderr that names the help."""
     said = run(capsys, *arguments).complaint(2)
     assert "--help" in said or arguments[-1] in said
+
+
+APPLIED = "--out PLAN, then acktrail change apply PLAN --execute"
+
+
+@pytest.mark.parametrize(
+    ("of_kafka", "here"),
+    [
+        (
+            "--bootstrap-server localhost:9092 --group S1 --topic T1 --reset-offsets --to-earliest --execute",
+            f"change plan reset --bootstrap-server localhost:9092 --group S1 --topic T1 --to-earliest {APPLIED}",
+        ),
+        (
+            "change plan reset --group S1 --topic T1 --reset-offsets --to-latest --dry-run",
+            f"change plan reset --group S1 --topic T1 --to-latest --dry-run {APPLIED}",
+        ),
+        ("groups --describe --group S1 --members", "groups describe S1 --members"),
+        ("--command-config c --delete-offsets --group S1", "groups delete-offsets --client-config c --group S1"),
+    ],
+)
+def test_kafkas_command_line_is_answered_with_ours(
+    of_kafka: str, here: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R004-07: who types what Kafka's tool takes is told the command that does it here, in one line; its options are
+    options of that command."""
+    assert run(capsys, *of_kafka.split()).complaint(2).endswith(f"(here: acktrail {here})")
+    command = here.partition(",")[0].split()
+    known = run(capsys, *takewhile(lambda word: word[0] != "-", command), "--help").stdout
+    assert {each for each in command if each.startswith("--")} <= set(known.split())
 
 
 def test_a_start_loads_nothing_heavy() -> None:

@@ -31,7 +31,7 @@ from acktrail.model.batches import (
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.share_partition import GroupId, SharePartition
-from acktrail_copied_logs.dialects import DOCUMENTED_STATES, JsonForm, key_form, offsets_form
+from acktrail_copied_logs.dialects import DOCUMENTED_STATES, JsonForm, key_form, state_json
 
 KeyT = TypeVar("KeyT")
 StateT = TypeVar("StateT")
@@ -307,16 +307,8 @@ def draft_state_json(state: Any, partition: int | None = None) -> JsonForm:
 
     `partition`: that of the log, for a state of generations i and ii.
     """
-    is_last = isinstance(state, DraftSnapshot | DraftUpdate)
-    return {
-        **_subject(state, partition),
-        "state_epoch": absent_if_none(state.state_epoch) if is_last else -1,
-        "snapshot_epoch": state.snapshot_epoch if is_last else state.checkpoint_epoch,
-        "leader_epoch": -1,
-        **offsets_form(state),
-        "delivery_complete_count": None,
-        "batches": batches_form(state.batches),
-    }
+    form = state_json(state, _subject(state, partition))
+    return form | {"snapshot_epoch": getattr(state, "checkpoint_epoch", form["snapshot_epoch"])}
 
 
 def finding_json(finding: Violation) -> JsonForm:

@@ -34,7 +34,7 @@ _START_OFFSET: Final = ("StartOffset", "start_offset")
 _COMPLETE_COUNT: Final = ("DeliveryCompleteCount", "delivery_complete_count")
 _BATCHES: Final = ("StateBatches", "batches")
 _EARLY: Final = ("ErrorCode", "StartOffset", "StateBatches")
-"""What the first drafts said about a share partition."""
+"""The fields that the first drafts have for a share partition."""
 
 _FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {

@@ -12,6 +12,8 @@ from samples.golden_vectors import SEED, vector
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
+from acktrail_copied_logs.dialects import Policy
+from acktrail_copied_logs.drafts.draft_dialects import DRAFTS
 from acktrail_copied_logs.drafts.draft_logs import (
     CheckpointTrack,
     advance_track,
@@ -203,6 +205,24 @@ def test_what_the_cleaner_must_not_remove() -> None:
 
         assert {f.rule for f in found} <= {Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT}
         assert [f.offset for f in found] == ([gone.offset] if gone.offset in needed else [])
+
+
+@pytest.mark.parametrize("name", ["i", "ii"])
+def test_a_recorded_end_offset_counts(name: str) -> None:
+    """R000-43, R000-47, R000-54: the end offset of a checkpoint is that of the state, though no batch reaches it; a
+    delta raises it when its batches go further, and a later checkpoint may take it back."""
+    one, far = batches([[100, 109, 2, 1]]), batches([[110, 129, 0, 1]])
+    log = as_log(
+        [
+            checkpoint(1, start_offset=100, end_offset=121, batches=one),
+            delta(1, back=0, batches=batches([[110, 112, 2, 1]])),
+            delta(1, back=1, batches=far),
+            checkpoint(2, start_offset=113, end_offset=120),
+        ]
+    )
+    ends = [DRAFTS[name].replay(log[: length + 1], Policy.STRICT).states[0]["end_offset"] for length in range(len(log))]
+
+    assert ends == [121, 121, 130, 120]
 
 
 @pytest.mark.parametrize("case", vector("DV-back-offset-chain")["cases"], ids=lambda case: case["verdict"])

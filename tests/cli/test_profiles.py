@@ -18,6 +18,7 @@ from acktrail.cli import main as command_line
 from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.profiles import read_profiles
+from acktrail.tables.commit_order import number_at
 from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
 from acktrail.view.finding_rows import FindingRow
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
@@ -247,7 +248,8 @@ def test_only_what_counts_is_counted(tmp_path: Path) -> None:
     for reason in ("pruned_before_first_export", "log_replaced", "pruned", "lost_from_tables", "dropped_by_retention"):
         health.exported(5, reason=reason, lost=5)
     health.tables.append("state_records", [{"timestamp_ms": at} for at in (7, 9, 8)])
-    health.tables.append("offset_observations", [{"observed_at": health.ago(0.5)}])
+    observed_at = health.ago(0.5)
+    health.tables.append("offset_observations", [{"observed_at": observed_at, "run_number": number_at(observed_at)}])
     health.reconciled(findings=[{"rule": "x", "severity": "critical"}], run_id="r0", minutes=9, mismatches=[1])
     health.reconciled(run_id="r1")
     found = cluster_health(health.tables, health.now)

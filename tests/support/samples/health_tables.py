@@ -12,6 +12,7 @@ import pyarrow as pa
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import create_for
+from acktrail.tables.commit_order import number_at
 from acktrail.tables.delta.store import Tables
 
 CLUSTER: Final = "cluster-1"
@@ -33,7 +34,9 @@ class HealthTables:
         """One export, with a gap of `lost` offsets for `reason`."""
         gap = {} if reason is None else {"gap_first": 0, "gap_last": lost - 1, "gap_reason": reason}
         row = {"state_partition": 0, "first_offset": lost, "last_offset": 99, "records_read": 90, **gap}
-        row |= {"records_decoded": 89, "records_quarantined": 1, "run_id": "export", "exported_at": self.ago(minutes)}
+        at = self.ago(minutes)
+        row |= {"records_decoded": 89, "records_quarantined": 1, "run_id": "export", "exported_at": at}
+        row |= {"records_version": number_at(at)}
         create_for(self.tables, "export_ranges", CLUSTER)
         self._append("export_ranges", [row])
 
@@ -49,7 +52,7 @@ class HealthTables:
         """One reconciliation: `queues` and `findings` are rows without what all of them have. The share partitions
         `mismatches` of group ``g`` are behind the cluster."""
         at = self.ago(minutes)
-        same = {"run_id": run_id, "observed_at": at}
+        same = {"run_id": run_id, "observed_at": at, "run_number": number_at(at)}
         rows = [{"topic": "orders", "topic_id": "T", "partition": n, **same, **row} for n, row in enumerate(queues)]
         self.tables.replace("queue_statuses", self._table("queue_statuses", rows))
         self._append("run_totals", [same])

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, ShareConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 from drivers.own_process import printed
+from oracle.kafka_classes import compiled
 from servers.real_broker import kafka_tool
 from servers.workload import Worked, Workload, until
 
@@ -287,6 +288,18 @@ def test_defaults_are_as_documented_or_as_released(defaults: Defaults) -> None:
     assert {name: defaults[name] for name in expected} == expected
     assert not defaults.keys() & GONE
     assert "share" not in (defaults["group.coordinator.rebalance.protocols"] or "").split(",")
+
+
+@pytest.mark.parametrize("version", [pytest.param("4.3.1", marks=pytest.mark.full), "4.4.0"])
+def test_limits_are_as_documented_or_as_released(version: str, tmp_path: Path) -> None:
+    """R001-25 to R001-28, R001-35, R001-36, R002-17 to R002-20, R002-27, R002-28, R002-34: the limits of
+    configurations that have some in the documents are those, or what brokers do counts."""
+    lines = compiled(("KafkaLimits.java",), "KafkaLimits", version, tmp_path).run("")
+    limits = dict(line.split(" ", 1) for line in lines)
+    expected = CONFIGS["limits"] | CONFIGS["released_limits"]
+
+    assert {name: limits[name] for name in expected} == expected
+    assert not limits.keys() & GONE
 
 
 def test_what_share_consumers_do_not_take() -> None:

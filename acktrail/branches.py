@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any, Final
 
 ENTRY_POINT: Final = "acktrail.branches"
@@ -69,21 +69,15 @@ def is_there(target: str) -> bool:
     return find_spec(target.partition(":")[0].partition(".")[0]) is not None
 
 
-def load(target: str) -> Any:
-    """What ``module:attribute`` names."""
-    module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute)
-
-
 @cache
 def branches() -> tuple[Branch, ...]:
     """Every branch that is there, by name."""
-    return tuple(load(target) for _, target in sorted(registered(ENTRY_POINT).items()))
+    return tuple(resolve_name(target) for _, target in sorted(registered(ENTRY_POINT).items()))
 
 
 def loaded(field: str) -> Iterator[Any]:
     """What every branch that has one names in `field` of its `Branch`."""
-    return (load(target) for target in (getattr(branch, field) for branch in branches()) if target)
+    return (resolve_name(target) for target in (getattr(branch, field) for branch in branches()) if target)
 
 
 def looks() -> frozenset[str]:

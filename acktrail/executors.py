@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.branches import load, registered
+from acktrail.branches import registered
 from acktrail.errors import MissingDependency
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ def default_executors(run_id: str) -> AbstractContextManager[Executors]:
     if found is None:
         text = f"this installation of acktrail names no executors (entry point `spark` of {_ENTRY_POINT})"
         raise MissingDependency(text, hint="install acktrail again: its entry points are those of another state of it")
-    return load(found)(None, run_id)
+    return resolve_name(found)(None, run_id)
 
 
 class InProcess:

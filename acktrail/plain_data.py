@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acktrail.errors import InputError
+from acktrail.errors import InputError, MalformedFile
 
 T = TypeVar("T")
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
@@ -97,3 +97,15 @@ def _at(place: str | int, kind: Any, data: Any) -> Any:
         return _read(kind, data)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{place}: {error}") from error
+
+
+def json_object(text: str, where: str, what: str, marks: Mapping[str, object], *, hint: str) -> dict[str, Any]:
+    """The JSON object in `text`, which comes from `where` and has these `marks`: names with values. Raises
+    MalformedFile: it has none or others, so that it is no `what`."""
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedFile("is no JSON", file=where, hint=hint) from error
+    if not isinstance(data, dict) or {name: data.get(name) for name in marks} != marks:
+        raise MalformedFile(f"is no {what}", file=where, hint=hint)
+    return data

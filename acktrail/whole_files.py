@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from acktrail.errors import ConfigurationError, MalformedFile
 
@@ -50,15 +47,3 @@ def read_text(file: Path, *, hint: str) -> str:
         raise MalformedFile(why, file=str(file), hint=f"check the path, or {hint}") from error
     except UnicodeDecodeError as error:
         raise MalformedFile("is no text", file=str(file), hint=hint) from error
-
-
-def json_object(text: str, where: str, what: str, marks: Mapping[str, object], *, hint: str) -> dict[str, Any]:
-    """The JSON object in `text`, which comes from `where` and has these `marks`: names with values. Raises
-    MalformedFile: it has none or others, so that it is no `what`."""
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile("is no JSON", file=where, hint=hint) from error
-    if not isinstance(data, dict) or {name: data.get(name) for name in marks} != marks:
-        raise MalformedFile(f"is no {what}", file=where, hint=hint)
-    return data

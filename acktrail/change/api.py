@@ -2,8 +2,8 @@
 
 ::
 
-    parse_request -> reset_planner.make_plan | plan_deletion | plan_configs -> store_plan  a dry run ends here
-    -> note_decision -> execute (takes the lease, compares again, sends) -> verify    undo: reset_planner.plan_undo
+    parse_request -> reset_planner.make_plan | plan_undo | plan_deletion | plan_configs
+    -> store_plan (a dry run ends here) -> note_decision -> execute (takes the lease, compares again, sends) -> verify
 
 `change_kind` has what differs, and reads plans: `load_plan`, `read_plan`. `to_json_value` gives the JSON of values. One
 `Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables. Errors are those of
@@ -151,6 +151,16 @@ def recheck(
             raise
 
 
+def store_checked(
+    cluster: Cluster, journal: Journal, plan: ChangePlan, *, partial: bool = False, max_age_ms: int = DAY_MS
+) -> None:
+    """Store a plan that a person brought as a file, unless it would be refused. Raises as `execute`."""
+    if not journal.is_planned(plan):
+        recheck(cluster, journal.tables, plan, partial=partial, max_age_ms=max_age_ms, is_approved=True)
+    with _kind_of_plan_named(plan):
+        journal.write_plan(plan)
+
+
 def execute(
     cluster: Cluster,
     journal: Journal,
@@ -160,7 +170,7 @@ def execute(
     max_age_ms: int = DAY_MS,
     requests: OpenRequests | None = None,
 ) -> Execution:
-    """Send a plan, which is stored first, unless it would be refused. Verify afterwards.
+    """Send a stored plan. Verify afterwards.
 
     Share partitions that an earlier attempt at this plan brought to their targets, where they still are, are left out.
     A plan that was done is not sent again; one whose outcome is not known is looked for first. `requests` counts those
@@ -174,10 +184,8 @@ def execute(
     _check_cluster(cluster, plan)
     admission = Admission(journal=journal, plan=plan, longest_ms=max_age_ms)
     with _kind_of_plan_named(plan):
-        if not journal.audit({"plan_id": plan.plan_id}):
-            judged = replace(admission, rule=ApprovalRule.OPTIONAL)
-            kind_of(plan).would_send(_admitted(cluster, judged, partial=partial))
-        journal.write_plan(plan)
+        if not journal.is_planned(plan):
+            raise PlanStale("not_stored", f"plan {plan.plan_id} is not in the audit", hint=PLAN_AGAIN)
         run = _admitted(cluster, admission, partial=partial, requests=requests)
         if admission.life().standing is ChangeStatus.UNKNOWN:  # its request may have arrived since somebody looked
             kind_of(plan).settle(run)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
-from acktrail.branches import branches, load
+from acktrail.branches import branches
 from acktrail.change.audit.journal import Journal, read_plan_row
 from acktrail.change.audit.plan_life import PLAN_AGAIN, ChangeStatus, next_step
 from acktrail.change.cluster import Cluster
@@ -28,8 +29,8 @@ from acktrail.errors import (
     PlanStale,
     RetryableError,
 )
-from acktrail.plain_data import from_json_value
-from acktrail.whole_files import json_object, read_text
+from acktrail.plain_data import from_json_value, json_object
+from acktrail.whole_files import read_text
 
 if TYPE_CHECKING:
     from acktrail.kafka.changes import ChangeResult
@@ -182,7 +183,7 @@ def kind_named(name: str) -> ChangeKind[Any] | None:
     """The kind of plans that have this kind; None: there is none, or its branch is gone."""
     of_branches = {kind: target for branch in branches() for kind, target in branch.change_kinds.items()}
     target = _OF_TRUNK.get(name) or of_branches.get(name)
-    return None if target is None else load(target)
+    return None if target is None else resolve_name(target)
 
 
 def kind_of(plan: ChangePlan) -> ChangeKind[Any]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import AuditRow, Event
 from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
 from acktrail.change.audit.plan_life import DECIDES, PlanLife, Status, life_of, note_of
-from acktrail.change.change_kind import new_plan
+from acktrail.change.audit.sent_requests import Key
+from acktrail.change.change_kind import Row, new_plan
 from acktrail.change.plan.change_plan import DAY_MS, ChangePlan, PartitionPlan
 from acktrail.change.plan.reset_plan import UNDO
 from acktrail.change.undo import UndoLedger, read_ledger
 from acktrail.config import TablesConfig
 from acktrail.times import now_ms, utc_text
 
-_Row = Mapping[str, Any]
 _LISTED: Final = ("plan_id", "created_by", "kind", "strategy", "undoes", "partitions", "refusals")
-Key = tuple[str, str, int]
 
 
 def outcomes(journal: Journal, plan: ChangePlan, found: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
@@ -48,14 +47,14 @@ def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "kind", "refusals"])
     if not rows and not stored:
         read_plan_row(tables, plan_id)
-    about: _Row = stored[0] if stored else {"plan_id": plan_id, "kind": "", "refusals": 0, "created_at": None}
+    about: Row = stored[0] if stored else {"plan_id": plan_id, "kind": "", "refusals": 0, "created_at": None}
     life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms())
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
     executions = [_execution(row) for row in _newest(read_executions(tables, [plan_id])).values()]
     return {**_of_life(life, about["kind"]), "groups": groups, "executions": executions}
 
 
-def _life(row: _Row, rows: Iterable[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
+def _life(row: Row, rows: Iterable[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
     plan_id, created_at, is_refused = row["plan_id"], row["created_at"], bool(row["refusals"])
     is_expired = created_at is not None and at_ms - created_at.timestamp() * 1000 > DAY_MS
     undone = ledger.undone(plan_id)
@@ -67,16 +66,16 @@ def _newest(rows: Iterable[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
     return {_key(row): row for row in rows}
 
 
-def _key(row: _Row) -> Key:
+def _key(row: Row) -> Key:
     return row["group_id"], row["topic"], row["partition"]
 
 
-def _execution(row: _Row) -> dict[str, Any]:
+def _execution(row: Row) -> dict[str, Any]:
     at = row["verified_at"]
     return {**row, "verified_at": None if at is None else at.isoformat(), "advice": ""}
 
 
-def _outcome(row: PartitionPlan, newest: _Row | None) -> dict[str, Any]:
+def _outcome(row: PartitionPlan, newest: Row | None) -> dict[str, Any]:
     """The newest outcome of a share partition; None: no attempt came to it."""
     from acktrail.change.verify.partition_outcome import verified_partition
 
@@ -93,7 +92,7 @@ def _of_life(life: PlanLife, kind: str) -> dict[str, Any]:
     return {**about, "decisions": decisions, "undone_by": list(life.undone_by)}
 
 
-def _line(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> dict[str, Any]:
+def _line(row: Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> dict[str, Any]:
     """The line of a plan; one that was damaged is UNREADABLE and takes no other with it."""
     line = {**{name: row[name] for name in _LISTED}, "created_at": None, "groups": row["group_ids"] or []}
     try:
@@ -111,7 +110,7 @@ def _line(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -
         return {**line, **damaged, "decisions": [], "undone_by": [], "attempts": 0, "group_standings": {}}
 
 
-def _maker(row: _Row, rows: Iterable[AuditRow]) -> str:
+def _maker(row: Row, rows: Iterable[AuditRow]) -> str:
     """Who made a plan: who stored it, and the name in its file where that is another."""
     stored_by = next((one.actor for one in rows if one.event == Event.PLANNED), row["created_by"])
     return stored_by if stored_by == row["created_by"] else f"{stored_by}, from a file that names {row['created_by']}"

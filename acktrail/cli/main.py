@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -16,7 +17,7 @@ from typer.core import TyperGroup
 
 from acktrail import __version__
 from acktrail.activity import listening
-from acktrail.branches import load, registered
+from acktrail.branches import registered
 from acktrail.cli.common_options import command_group, error_json, spread, wants_json
 from acktrail.errors import AcktrailError, MissingDependency, NotNamed
 
@@ -160,7 +161,7 @@ class CommandGroup(TyperGroup):
             inner = type(type(self).__name__, (type(self),), {"prefix": f"{path}."})
             found = command_group(GROUPS[path], cls=inner)
         elif target := COMMANDS.get(path) or self.targets().get(path):
-            found = load(target)
+            found = resolve_name(target)
         else:
             return None
         if not isinstance(found, typer.Typer):

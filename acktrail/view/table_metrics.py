@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from pkgutil import resolve_name
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from acktrail.branches import branches, load
+from acktrail.branches import branches
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
@@ -112,7 +113,7 @@ class _Families:
         yield self._by("tables_readable", about, "part", readable)
 
     def _of_branch(self, target: str) -> Iterable[Metric]:
-        read: Callable[[Tables, str], Iterable[Metric]] = load(target)
+        read: Callable[[Tables, str], Iterable[Metric]] = resolve_name(target)
         return read(self._tables, self._cluster)
 
     def _export(self) -> Iterator[Metric]:

@@ -6,11 +6,11 @@ From task to task go names, places and numbers; the plan itself is in the tables
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
 
 from airflow.providers.standard.operators.hitl import HITLOperator
@@ -170,6 +170,22 @@ def errors_of(
         yield
 
 
+def plan_step(
+    kind: Callable[..., Any] = task, *, cleared: str = "this task", **settings: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """A task of a `kind` whose first input is a plan, with `errors_of` around its work and `settings` of Airflow's."""
+
+    def made(work: Callable[..., Any]) -> Any:
+        @wraps(work)
+        def guarded(stored: StoredPlan, *inputs: Any, **context: Any) -> Any:
+            with errors_of(stored, cleared=cleared):
+                return work(stored, *inputs, **context)
+
+        return kind(**settings)(guarded)
+
+    return made
+
+
 class ChangeNotifier(BaseNotifier):
     """Calls `inner` with a message about a change: who asks for what on which cluster, how the plan stands, and what a
     person does next. `moment` is ``asked`` (a person is waited for), ``succeeded`` or ``failed``."""
@@ -272,7 +288,7 @@ def _approval() -> HITLOperator:
     )
 
 
-@task.short_circuit(multiple_outputs=False, execution_timeout=SHORT)
+@plan_step(task.short_circuit, multiple_outputs=False, execution_timeout=SHORT)
 def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
     """Note in the audit who approved or rejected the plan in the task `approve`, or that no answer came in time, which
     is a rejection by no one. Returns who approved, or None, and the run ends here. Fails when no one was asked, the
@@ -283,50 +299,52 @@ def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
     user, is_approved = answer["responded_by_user"] or {}, answer["chosen_options"] == [_APPROVE]
     by, is_expired = str(user.get("name") or user.get("id") or "no one"), not is_approved and not user
     note = "no answer in time" if is_expired else ""
-    with errors_of(stored):
-        plan, tables = _load(stored), tables_at(stored)
-        try:
-            status = api.note_decision(tables, plan, approved=is_approved, actor=by, note=note, expired=is_expired)
-        except ChangeRefused as error:
-            if error.rule == "own_approval":
-                error.hint = "clear the task approve: somebody else answers the form"
-            raise
+    tables = tables_at(stored)
+    plan = _load(tables, stored)
+    try:
+        status = api.note_decision(tables, plan, approved=is_approved, actor=by, note=note, expired=is_expired)
+    except ChangeRefused as error:
+        if error.rule == "own_approval":
+            error.hint = "clear the task approve: somebody else answers the form"
+        raise
     _log.info("plan %s: %s by %s", plan.plan_id, status, by)
     return by if is_approved else None
 
 
-@task(execution_timeout=SHORT)
+@plan_step(execution_timeout=SHORT)
 def recheck(stored: StoredPlan) -> int:
     """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
     closed. Returns how many parts would be sent now."""
-    with errors_of(stored), Cluster(cluster_at(stored)) as cluster:
-        return len(api.recheck(cluster, tables_at(stored), _load(stored), partial=stored["partial"]))
+    tables = tables_at(stored)
+    with Cluster(cluster_at(stored)) as cluster:
+        return len(api.recheck(cluster, tables, _load(tables, stored), partial=stored["partial"]))
 
 
-@task(retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1))
+@plan_step(retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1), cleared="the task verify")
 def execute(stored: StoredPlan, approver: str) -> dict[str, Any]:
     """Send one request per group; returns what the brokers answered for each part. No retries: an unknown outcome is
     verified first."""
-    with errors_of(stored, cleared="the task verify"), Cluster(cluster_at(stored)) as cluster:
-        plan = _load(stored)
-        journal = api.open_journal(tables_at(stored), plan, actor=approver)
+    tables, kafka = tables_at(stored), cluster_at(stored)
+    plan = _load(tables, stored)
+    journal = api.open_journal(tables, plan, actor=approver)
+    with Cluster(kafka) as cluster:
         done: dict[str, Any] = to_json_value(api.execute(cluster, journal, plan, partial=stored["partial"]))
     return done
 
 
-@task(trigger_rule=TriggerRule.NONE_SKIPPED, multiple_outputs=False, execution_timeout=timedelta(minutes=80))
+@plan_step(trigger_rule=TriggerRule.NONE_SKIPPED, multiple_outputs=False, execution_timeout=timedelta(minutes=80))
 def verify(stored: StoredPlan | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Settle the attempt by what the cluster shows and the brokers' answers, also when the execution failed. Fails
     unless all of the plan is done, of any kind. Returns what was found, and `open_until`: clients may behave as
     before the change until then."""
     if stored is None:
         raise AirflowSkipException("there is no plan")
-    with errors_of(stored):
-        return _verified(stored, was_sent=context["ti"].xcom_pull(task_ids="execute") is not None)
+    return _verified(stored, was_sent=context["ti"].xcom_pull(task_ids="execute") is not None)
 
 
 def _verified(stored: StoredPlan, *, was_sent: bool) -> dict[str, Any]:
-    tables, plan = tables_at(stored), _load(stored)
+    tables = tables_at(stored)
+    plan = _load(tables, stored)
     if not plan_status.plan_status(tables, plan.plan_id)["groups"]:
         if was_sent:
             _log.error("Plan %s was sent, and the tables have no row about it: restore reset_audit.", plan.plan_id)
@@ -350,9 +368,9 @@ def _verified(stored: StoredPlan, *, was_sent: bool) -> dict[str, Any]:
     return {**result, "open_until": instant_text(found.open_until_ms or now_ms())}
 
 
-def _load(stored: StoredPlan) -> ChangePlan:
+def _load(tables: TablesConfig, stored: StoredPlan) -> ChangePlan:
     """The plan from the tables. Refused when its hash is not that of the plan that was shown to people."""
-    plan = load_plan(tables_at(stored), stored["plan_id"])
+    plan = load_plan(tables, stored["plan_id"])
     if plan.plan_hash != stored["plan_hash"]:
         raise UnknownName("plan with the hash that was shown", stored["plan_id"])
     return plan

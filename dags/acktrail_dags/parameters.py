@@ -276,11 +276,6 @@ def dag_profiles() -> tuple[DagProfile, ...]:
     )
 
 
-def own_connection(profile: str | None) -> str:
-    """The Airflow connection that the DAGs of `profile` name by themselves."""
-    return next((each.kafka_conn_id for each in dag_profiles() if each.name == profile), DagProfile().kafka_conn_id)
-
-
 def _endings(name: str) -> tuple[str, str]:
     """What ids of a profile end with, and what they end with where another profile's would look the same."""
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -7,8 +7,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from airflow.sdk import task
-
 from acktrail.change import api
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
@@ -19,7 +17,7 @@ from acktrail.change.undo import undo_offsets, undo_request, undoable
 from acktrail.errors import InputError, QualityGateFailed
 from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import now_ms
-from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, change_steps, errors_of, stored
+from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, change_steps, plan_step, stored
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text
 from acktrail_dags.task_inputs import Place, cluster_at, place_of, tables_at, tables_config
@@ -113,13 +111,12 @@ def check_plan(planned: StoredPlan) -> None:
         raise InputError(refused)
 
 
-@task(execution_timeout=SHORT)
+@plan_step(execution_timeout=SHORT)
 def check_result(planned: StoredPlan) -> None:
     """Great Expectations on the result (suite ``reset_result``): every share partition has its target."""
     from acktrail_expectations.reset_gate import validate_result
 
-    with errors_of(planned):
-        validate_result(tables_at(planned), planned["plan_id"])
+    validate_result(tables_at(planned), planned["plan_id"])
 
 
 def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:

@@ -19,7 +19,7 @@ from airflow.sdk.log import mask_secret
 from acktrail.config import KafkaConfig, TablesConfig, has_profiles, profiles, reports_folder
 from acktrail.errors import ConfigurationError
 from acktrail.secrets import is_secret_name
-from acktrail_dags.parameters import own_connection
+from acktrail_dags.parameters import DagProfile, dag_profiles
 
 _log: Final = logging.getLogger("acktrail.dags")
 _FROM_EXPORT: Final = ("kafka_conn_id", "tables_uri")
@@ -184,6 +184,11 @@ def kafka_config(conn_id: str, profile: str | None = None) -> KafkaConfig:
     if not address:
         raise ConfigurationError(f"the Airflow connection {conn_id!r} names no broker", hint=how_to)
     return KafkaConfig(bootstrap_servers=address, properties=properties)
+
+
+def own_connection(profile: str | None) -> str:
+    """The Airflow connection that the DAGs of `profile` name by themselves."""
+    return next((each.kafka_conn_id for each in dag_profiles() if each.name == profile), DagProfile().kafka_conn_id)
 
 
 def airflow_connection(conn_id: str, how_to: str) -> Any:

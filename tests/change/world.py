@@ -175,7 +175,9 @@ class World:
     def execute(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
         made = reset_plan(plan)
         with Cluster(self.kafka) as cluster:
-            return to_json_value(api.execute(cluster, api.open_journal(self.tables, made), made, **named))
+            journal = api.open_journal(self.tables, made)
+            api.store_checked(cluster, journal, made, **named)
+            return to_json_value(api.execute(cluster, journal, made, **named))
 
     def verify(self, plan: dict[str, Any], *, wait_s: float = 10.0, watch_s: float = 0.0) -> list[dict[str, Any]]:
         made = reset_plan(plan)
@@ -196,6 +198,7 @@ class World:
         with Cluster(self.kafka) as cluster:
             journal, requests = api.open_journal(self.tables, made), OpenRequests(made.plan_id)
             with requests:
+                api.store_checked(cluster, journal, made)
                 done = api.execute(cluster, journal, made, requests=requests)
                 settled = api.verify(cluster, journal, made, requests=requests)
             return api.outcome(journal, made, settled, done)

@@ -62,16 +62,15 @@ class ResetAttempt:
     def look_again(self) -> None:
         """Compare with the cluster as it is now, and note an outcome for each share partition that a rule keeps from
         being sent. With `run.partial`, what changed is left out."""
-        rows, changes = self._unchanged()
-        groups = tuple(dict.fromkeys(row.group_id for row in rows))
-        self.rows, self.groups = rows, groups
-        kept, refused = {row.key for row in rows} | self.done, RefusedParts([*self.plan.refusals, *changes])
+        self.rows, changes = self._unchanged()
+        self.groups = tuple(dict.fromkeys(row.group_id for row in self.rows))
+        kept, refused = {row.key for row in self.rows} | self.done, RefusedParts([*self.plan.refusals, *changes])
         left_out = [(row, refused.about(row.key) or _NO_TARGET) for row in self.plan.partitions if row.key not in kept]
         self.left_out = self._written(left_out, Status.LEFT_OUT)
         moved: dict[str, list[list[str]]] = defaultdict(list)
         for row, why in left_out:
             moved[row.group_id].append([why.rule, f"{row.group_id} {row.name}", why.text])
-        self.attempt.give_up({group: {"moved": why} for group, why in moved.items() if group not in groups})
+        self.attempt.give_up({group: {"moved": why} for group, why in moved.items() if group not in self.groups})
 
     def _unchanged(self) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
         """The rows that may be sent, and what changed or does not follow from the request any more. Raises when

@@ -9,6 +9,7 @@ import pwd
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,7 @@ from acktrail.change.audit.plan_life import PLAN_AGAIN, ChangeStatus, GroupStatu
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
+    from acktrail.tables.delta.store import Tables
     from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 SEQUENCE: Final = "sequence"
@@ -55,8 +57,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Journal:
-    """The tables of changes for one cluster; `actor` is who they are noted for. Not for several threads. Raises
-    ForeignCluster: the root has tables of another cluster."""
+    """The tables of changes for one cluster; `actor` is who they are noted for. Not for several threads. Every method
+    raises ForeignCluster where the root has tables of another cluster."""
 
     def __init__(
         self,
@@ -67,12 +69,7 @@ class Journal:
         actor: str,
         clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
-        from acktrail.tables.cluster_check import ensure_root
-        from acktrail.tables.delta.store import Tables
-
         self.tables = tables
-        self._tables = Tables(tables)
-        ensure_root(self._tables, cluster_id)
         self._cluster_id = cluster_id
         self._origin = {"cluster_id": cluster_id, "run_id": run_id}
         self._actor = actor
@@ -81,6 +78,16 @@ class Journal:
         """Tables that were seen to be the cluster's."""
         self._newest: AuditRow | None = None
         self._unnoted: list[dict[str, Any]] = []
+
+    @cached_property
+    def _tables(self) -> Tables:
+        """The store of the tables, opened at the first use."""
+        from acktrail.tables.cluster_check import ensure_root
+        from acktrail.tables.delta.store import Tables
+
+        opened = Tables(self.tables)
+        ensure_root(opened, self._cluster_id)
+        return opened
 
     @property
     def now_ms(self) -> int:
@@ -133,8 +140,8 @@ class Journal:
         """Store a plan, once, and note its hashes in the audit; one that a process stored that was killed then
         is noted now. Raises PlanStale: another plan has this id, or the stored one is not the one that was
         planned. ForeignCluster: the tables belong to another cluster."""
-        plans, mine = self._table(PLANS), {"plan_id": plan.plan_id}
-        stored = plans.rows(mine)
+        plans = self._table(PLANS)
+        stored = plans.rows({"plan_id": plan.plan_id})
         if not stored:
             (row,) = self._append(plans, [{**self._origin, **self._anchor(), **plan.row()}])
             self.note([planned_entry(plan, row)])
@@ -142,12 +149,16 @@ class Journal:
         if any(found["plan_hash"] != plan.plan_hash for found in stored):
             text = f"plan {plan.plan_id} was stored with another hash"
             raise errors.PlanStale("edited_plan", text, hint=PLAN_AGAIN)
-        known = self.audit(mine)
-        if any(audited.plan_hash != plan.plan_hash for audited in known):
+        if not self.is_planned(plan):
+            self.note([planned_entry(plan, stored[0])])
+
+    def is_planned(self, plan: AuditedPlan) -> bool:
+        """Return whether the audit says that `plan` was stored. Raises PlanStale: it has another plan with this id."""
+        rows = self.audit({"plan_id": plan.plan_id})
+        if any(row.plan_hash != plan.plan_hash for row in rows):
             text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
             raise errors.PlanStale("edited_plan", text, hint=f"{PLAN_AGAIN}, and see acktrail change audit")
-        if not any(audited.event == Event.PLANNED for audited in known):
-            self.note([planned_entry(plan, stored[0])])
+        return any(row.event == Event.PLANNED for row in rows)
 
     def write_executions(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append outcomes of share partitions, found now, to ``reset_executions``, each with plan and attempt; `note`

@@ -41,12 +41,9 @@ class Unanswered:
     """A request for one group. `before` is the audit row from right before it was sent; `targets` are the start offsets
     that it asks for by topic and partition, none where it is about all of the group."""
 
+    group_id: str
     before: AuditRow
     targets: Mapping[tuple[str, int], int]
-
-    @property
-    def group_id(self) -> str:
-        return self.before.group_id or ""
 
 
 def unanswered(rows: Iterable[AuditRow], *, but: str) -> list[Unanswered]:
@@ -62,7 +59,7 @@ def unanswered(rows: Iterable[AuditRow], *, but: str) -> list[Unanswered]:
         is_open = one.standing is ChangeStatus.UNKNOWN and (after is None or after.outcome == "unknown")
         if is_open and before is not None and one.plan_id != but:
             asked = {(topic, part): target for topic, part, target in asked_in(json.loads(before.detail))[1]}
-            found.append(Unanswered(before=before, targets=asked))
+            found.append(Unanswered(group_id=one.group_id, before=before, targets=asked))
     return found
 
 

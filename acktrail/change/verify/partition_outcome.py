@@ -195,7 +195,8 @@ def _afterwards(case: ResetEvidence, place: Place, reset: ShareSnapshot, later: 
     if since == "empty" or where == case.overwritten_at:
         return _overwritten(where, f"start offset {start} was written although no member had joined the group")
     if since == "worked":
-        return _moved_on(case, place, reset.state_epoch)
+        status = done if done is Status.EPOCH_WENT_BACK else Status.OK
+        return ResetOutcome(status=status, evidence=place, moved_on=True)
     why = "it was done, and whether the group or something else changed it since is not known"
     return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=case.group is None, why=why)
 
@@ -237,11 +238,6 @@ def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOu
             where, f"start offset {now.start_offset} was written although no member had joined the group"
         )
     return _unless_refused(case, where, _MAYBE_OWN)
-
-
-def _moved_on(case: ResetEvidence, where: Place, state_epoch: int | None) -> ResetOutcome:
-    is_back = _by_state_epoch(case.before, state_epoch) is Status.EPOCH_WENT_BACK
-    return ResetOutcome(status=Status.EPOCH_WENT_BACK if is_back else Status.OK, evidence=where, moved_on=True)
 
 
 def _unless_refused(case: ResetEvidence, where: Place | None, why: str) -> ResetOutcome:

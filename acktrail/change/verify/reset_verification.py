@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from acktrail.backoff import Backoff
-from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
+from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry
 from acktrail.change.audit.journal import Journal
 from acktrail.change.audit.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.change.audit.sent_requests import Key, Unanswered, requests_after, rival_of, unanswered
@@ -101,14 +101,11 @@ class _Verification:
         patience = Backoff(self._watch_s)
         while any(finding.status.is_ok for finding in findings) and patience.wait():
             findings = self._look()
-        states = self._states().states
+        states = read_states(self._cluster, self._keys).states
         return tuple(
             _verified(one, finding, states.get(one.row.share_partition), start_offset)
             for one, finding, start_offset in zip(self._asked, findings, described, strict=True)
         )
-
-    def _states(self) -> StateFacts:
-        return read_states(self._cluster, self._keys)
 
     def _may_still_show(self, one: SentPartition, finding: ResetOutcome) -> bool:
         if finding.status is Status.NOT_PERSISTED:
@@ -121,7 +118,7 @@ class _Verification:
     def _look(self) -> list[ResetOutcome]:
         """What the records show by now; groups are described where that separates their own work from other changes."""
         self._read()
-        states = StateFacts() if self._is_complete else self._states()
+        states = StateFacts() if self._is_complete else read_states(self._cluster, self._keys)
         findings = [self._judged(one, states, None) for one in self._asked]
         unclear = {one.row.group_id for one, f in zip(self._asked, findings, strict=True) if f.asks_group}
         if not unclear:
@@ -303,7 +300,9 @@ def sent_in_attempts(
     now_ms = journal.now_ms
     if all(one.lease is not None and one.lease.is_held(now_ms) for one in attempts):
         return asked
-    later = _later(journal, own, {one.row.group_id for one in asked})
+    later: dict[Key, list[tuple[Mapping[int, int], int]]] = defaultdict(list)
+    for _, key, target, ends in requests_after(journal, own, {one.row.group_id for one in asked}):
+        later[key].append((ends, target))
     overwritten = _overwritten(journal.executions(plan.plan_id), newest)
     return [
         replace(one, later=later.get(one.row.key, ()), overwritten_at=overwritten.get(one.row.key)) for one in asked
@@ -354,16 +353,6 @@ def group_outcome(one: GroupStatus, statuses: Sequence[Status]) -> tuple[str, di
         return "unknown", detail
     done = sum(status.is_ok for status in statuses)
     return "done" if done == len(statuses) else "partly" if done else "not_done", detail
-
-
-def _later(
-    journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
-) -> dict[Key, list[tuple[Mapping[int, int], int]]]:
-    """What other plans and attempts asked of the same groups after the rows of `own`, by share partition."""
-    found: dict[Key, list[tuple[Mapping[int, int], int]]] = defaultdict(list)
-    for _, key, target, ends in requests_after(journal, own, groups):
-        found[key].append((ends, target))
-    return found
 
 
 def _overwritten(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, int]) -> dict[Key, Place | None]:

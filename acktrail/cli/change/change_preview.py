@@ -182,6 +182,7 @@ def carry_out(
 
     journal, requests = api.open_journal(target, plan), OpenRequests(plan.plan_id)
     with requests, interruptible(), requests:
+        api.store_checked(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms)
         done = api.execute(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms, requests=requests)
         found = api.verify(cluster, journal, plan, wait_s=waits.wait, watch_s=waits.watch, requests=requests)
     show_outcome(journal, plan, found, done, as_json=as_json)

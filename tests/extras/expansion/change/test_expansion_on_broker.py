@@ -59,7 +59,9 @@ class Stage(World):
 
     def apply(self, plan: ExpansionPlan, kafka: KafkaConfig | None = None) -> Settled:
         with Cluster(kafka or self.kafka) as cluster:
-            api.execute(cluster, api.open_journal(self.tables, plan, actor="ann"), plan)
+            journal = api.open_journal(self.tables, plan, actor="ann")
+            api.store_checked(cluster, journal, plan)
+            api.execute(cluster, journal, plan)
         return self.verify(plan, kafka)
 
     def verify(self, plan: ExpansionPlan, kafka: KafkaConfig | None = None) -> Settled:

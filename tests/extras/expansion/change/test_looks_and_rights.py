@@ -54,6 +54,7 @@ def test_the_acls_of_an_expansion_are_enough(
         plan = make_plan(admin, topic, 2, created_by="ann")
         assert [(group.group_id, group.open_records) for group in plan.readers] == [(group_id, 2)]
         journal = api.open_journal(tables, plan, actor="ann")
+        journal.write_plan(plan)
         with without(guarded_workload, USER, config, Acl("ALTER", "topic", topic), acls):
             with pytest.raises(NotAuthorized, match="ALTER"):
                 make_plan(admin, topic, 2, created_by="ann")

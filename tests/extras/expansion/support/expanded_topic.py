@@ -97,6 +97,7 @@ class ExpandedTopic:
         plan = make_plan(self.admin, self.true.name, count, created_by="ann")
         with Cluster(self.true.config) as cluster:
             journal = api.open_journal(self.tables, plan, actor="ann")
+            api.store_plan(self.tables, plan)
             api.execute(cluster, journal, plan)
             api.verify(cluster, journal, plan)
         self.true.counts.append(count)

@@ -1,14 +1,13 @@
-"""Changes, one function a step, for the command line, the DAGs and scripts: the same for every kind.
+"""Changes of share groups, one function a step, for the command line, the DAGs and scripts: the same for every kind.
 
-::
+`change_kind` has what differs between kinds, and reads plans: `load_plan`, `read_plan`. `to_json_value` gives the JSON
+of values. One `Cluster` is the connection for all steps of a command, one `Journal` (`open_journal`) has its tables.
+Errors are those of `acktrail.errors`: besides those named here ConfigurationError and RetryableError when the cluster
+or the tables do not answer, ForeignCluster and OutcomeUnknown when the tables cannot be written.
 
-    parse_request -> reset_planner.make_plan | plan_undo | plan_deletion | plan_configs
-    -> store_plan (a dry run ends here) -> note_decision -> execute (takes the lease, compares again, sends) -> verify
-
-`change_kind` has what differs, and reads plans: `load_plan`, `read_plan`. `to_json_value` gives the JSON of values. One
-`Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables. Errors are those of
-`acktrail.errors`: besides those named here ConfigurationError and RetryableError where cluster or tables do not answer,
-ForeignCluster and OutcomeUnknown where tables are written.
+The steps: `parse_request`; `reset_planner.make_plan` or `plan_undo`, `plan_deletion`, `plan_configs`; `store_plan` (a
+dry run ends here); `note_decision`; `execute`, which takes the leases, compares the cluster with the plan again and
+sends; `verify`.
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ from acktrail.times import new_run_id
 
 
 def requested_groups(cluster: Cluster, request: ResetRequest) -> tuple[str, ...]:
-    """The ids of the groups that a request names."""
+    """Return the ids of the groups that a request names."""
     from acktrail.change.plan.snapshot_reader import select_groups
 
     return select_groups(cluster.admin, with_named_groups(request))[0]
 
 
 def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: float) -> Sequence[GroupFacts]:
-    """The groups when none has a member, after at most `timeout_s` seconds (a killed member counts until its session
-    ends). Raises GroupNotEmpty: one still has members; it names them."""
+    """Return the groups once none has a member, after at most `timeout_s` seconds. A killed member counts until its
+    session ends. Raises GroupNotEmpty, with the members of a group that still has some."""
     from acktrail.backoff import Backoff
     from acktrail.change.plan.snapshot_reader import describe_groups
 
@@ -78,14 +77,14 @@ def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: floa
 def open_journal(
     tables: TablesConfig, plan: ChangePlan, *, actor: str | None = None, run_id: str | None = None
 ) -> Journal:
-    """The tables of a plan's cluster, for the run `run_id` (None: a new one); `actor` (the account, if None) is who
-    acts."""
+    """Open the tables of a plan's cluster for the run `run_id` (None: a new one). `actor` is the person who acts (None:
+    the account)."""
     return Journal(tables, cluster_id=plan.cluster_id, run_id=run_id or new_run_id(), actor=actor or account())
 
 
 def store_plan(tables: TablesConfig, plan: ChangePlan, *, run_id: str | None = None) -> None:
-    """Store a new plan, for who made it, as of the run `run_id`. Storing it again changes nothing. Raises PlanStale:
-    another plan with this id is stored."""
+    """Store a new plan in the name of the person who made it, as part of the run `run_id`. Storing it again changes
+    nothing. Raises PlanStale: another plan with this id is stored."""
     open_journal(tables, plan, actor=plan.created_by, run_id=run_id).write_plan(plan)
 
 
@@ -99,12 +98,12 @@ def note_decision(
     expired: bool = False,
     cluster: Cluster | None = None,
 ) -> ChangeStatus:
-    """Note in the audit who approved or rejected a plan (or, `expired`, that the time to answer is over); `actor` names
-    the person, `note` the reason. The plan's status then. A rejected or expired plan is closed: see `plan_life`. With
-    `cluster` a plan is only approved that could be carried out now, without what its own refusals leave out.
+    """Record in the audit that `actor` approved or rejected a plan, or (`expired`) that no answer came in time; return
+    the plan's status then. `note` is the reason. A rejected or expired plan is closed: see `plan_life`. With `cluster`,
+    a plan is approved only if it could be carried out now, without what its own refusals leave out.
 
     Raises:
-        ChangeRefused: the plan is closed already, was executed, is too old to be approved; `own_approval`: its
+        ChangeRefused: the plan is closed already, was executed or is too old to be approved; `own_approval`: its
             requester may not approve it. PlanStale and others as `recheck`.
         ChangeInProgress: it is being executed, or was not verified.
     """
@@ -119,7 +118,7 @@ def note_decision(
 
 @contextmanager
 def _kind_of_plan_named(plan: ChangePlan) -> Iterator[None]:
-    """Around everything that may advise to make a new plan: the advice names the command for its kind."""
+    """Wrap what may advise to make a new plan, and name the command for the plan's kind in the advice."""
     try:
         yield
     except AcktrailError as error:
@@ -136,8 +135,9 @@ def recheck(
     max_age_ms: int = DAY_MS,
     is_approved: bool = False,
 ) -> Sequence[Row]:
-    """What `execute` would send now, without what is done already, one row a part. `is_approved`: an approval is about
-    to be noted. Raises as `execute`; OutcomeUnknown also where what moved may be the work of the plan's own request."""
+    """Return what `execute` would send now, one row a part, without what is done already. `is_approved`: an approval is
+    about to be recorded. Raises as `execute`; OutcomeUnknown also when a change may be the work of the plan's own
+    request."""
     _check_cluster(cluster, plan)
     rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
     admission = Admission(journal=open_journal(tables, plan), plan=plan, rule=rule, longest_ms=max_age_ms)
@@ -172,14 +172,14 @@ def execute(
 ) -> Execution:
     """Send a stored plan. Verify afterwards.
 
-    Share partitions that an earlier attempt at this plan brought to their targets, where they still are, are left out.
-    A plan that was done is not sent again; one whose outcome is not known is looked for first. `requests` counts those
-    whose outcome is open.
+    Share partitions that an earlier attempt at this plan brought to their targets are left out while they are there. A
+    plan that was done is not sent again. If the outcome of an earlier attempt is unknown, it is verified first.
+    `requests` counts the requests whose outcome is open.
 
     Raises:
         ChangeRefused (PlanStale when something changed), GroupNotEmpty, ChangeInProgress, RetryableError,
             ConfigurationError: nothing was sent.
-        OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have noted a step.
+        OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have recorded a step.
     """
     _check_cluster(cluster, plan)
     admission = Admission(journal=journal, plan=plan, longest_ms=max_age_ms)
@@ -196,7 +196,8 @@ def execute(
 def _admitted(
     cluster: Cluster, admission: Admission, *, partial: bool, requests: OpenRequests | None = None
 ) -> ChangeRun[ChangePlan]:
-    """The run of a plan that may be carried out. Raises as `Admission.check_apply`, which is asked again then."""
+    """Return the run of a plan that may be carried out. Raises as `Admission.check_apply`, which is called again when
+    the lease is taken."""
 
     return ChangeRun(
         cluster=cluster,
@@ -218,13 +219,13 @@ def verify(
     watch_s: float = 5.0,
     requests: OpenRequests | None = None,
 ) -> Settled:
-    """Settle the newest attempt at a plan; `wait_s` and `watch_s` as in `ChangeRun`. Where its requests arrived after
-    those of later plans, these are looked at again: they are not done any more.
+    """Find out what became of the newest attempt at a plan and record it; `wait_s` and `watch_s` as in `ChangeRun`.
+    Later plans that a late request of this one undid are verified again.
 
     Raises:
         ChangeInProgress: another living process executes it.
         RetryableError, ConfigurationError: the cluster cannot be asked; nothing is settled.
-        OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
+        OutcomeUnknown: a request was sent, and the cluster or the tables do not answer: it is not settled.
     """
     from acktrail.change.audit.sent_requests import overtaken
 
@@ -242,8 +243,8 @@ def verify(
 
 
 def outcome(journal: Journal, plan: ChangePlan, settled: Settled, execution: Execution | None = None) -> ChangeOutcome:
-    """What became of a plan that was `settled` just now, after `execution`. Where the tables do not answer, what was
-    settled, and what was left out, is all."""
+    """Return what became of a plan that was `settled` just now, after `execution`. If the tables are unreachable, it
+    has only what was settled and what was left out."""
     groups = {group: status_found(found) for group, found in settled.groups.items()}
     life = PlanLife(plan.plan_id, worst_status(groups.values()))
     partitions = [*settled.partitions, *(execution.refused if execution else ())]
@@ -263,8 +264,8 @@ def outcome(journal: Journal, plan: ChangePlan, settled: Settled, execution: Exe
 
 
 def _check_cluster(cluster: Cluster, plan: ChangePlan) -> None:
-    """Pass when the plan is of this cluster, and says what it would send. Asked before anything of it is stored: tables
-    belong to the first cluster that they see."""
+    """Raise PlanStale unless the plan is of this cluster and says what it would send. Called before anything of it is
+    stored: tables belong to the first cluster that they see."""
     check_derived(plan, f"plan {plan.plan_id}")
     if cluster.admin.cluster_id != plan.cluster_id:
         text = f"the plan is of cluster {plan.cluster_id}, this is cluster {cluster.admin.cluster_id}"

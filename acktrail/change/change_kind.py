@@ -49,9 +49,9 @@ _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class OpenRequests:
-    """Around everything from the first request of a plan to its verification; it may be entered again inside itself.
-    Any error that ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect)
-    becomes OutcomeUnknown, which names the plan and how to settle it."""
+    """A block from the first request of a plan to its verification; it may be entered again inside itself. Any error
+    that ends the block while a request is out (a broker that is gone, tables that are lost, Ctrl-C, a defect) becomes
+    OutcomeUnknown, which names the plan and how to settle it."""
 
     def __init__(self, plan_id: str) -> None:
         self._plan_id = plan_id
@@ -92,9 +92,10 @@ class Execution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What a look at the cluster found just now. `groups`: the outcome of each group that was not settled before;
-    `partitions`: of each of its share partitions, as rows of ``reset_executions`` without plan, attempt and time.
-    `note` says more to people. `open_until_ms`: until then clients may behave as before; then one more look is due."""
+    """What a verification found just now. `groups`: the outcome of each group that was not settled before;
+    `partitions`: that of each of its share partitions, as rows of ``reset_executions`` without plan, attempt and
+    time. `note` has more for people. `open_until_ms`: until then clients may behave as before; verify once more
+    afterwards."""
 
     groups: Mapping[str, str]
     partitions: tuple[dict[str, Any], ...] = ()
@@ -151,50 +152,51 @@ class ChangeKind(ABC, Generic[PlanT]):
     if_refused: str = ""
 
     def text(self, plan: PlanT) -> str:
-        """What the plan has besides share partitions and notices, for people; empty: nothing."""
+        """Return what the plan has for people besides share partitions and notices; empty: nothing."""
         del plan
         return ""
 
     def plan_undo(self, cluster: Cluster, tables: TablesConfig, plan: PlanT, **asked: Any) -> ChangePlan | None:
-        """The plan that takes back what `plan` did, as `asked` (the names of `undo_request`); None: a reset of start
-        offsets does. See `reset_planner.plan_undo`."""
+        """Return the plan that takes back what `plan` did, as `asked` (the names of `undo_request`); None: a reset of
+        start offsets does. See `reset_planner.plan_undo`."""
         del cluster, tables, plan, asked
         return None
 
     @abstractmethod
     def would_send(self, run: ChangeRun[PlanT]) -> Sequence[Row]:
-        """What `execute` would send now, one row a part, all with the same names. Nothing is noted. Raises as it."""
+        """Return what `execute` would send now, one row a part, all with the same names. Records nothing. Raises as
+        `execute`."""
 
     @abstractmethod
     def execute(self, run: ChangeRun[PlanT]) -> Execution:
-        """Look at the cluster again, and send the plan. Raises as `api.execute`."""
+        """Compare the cluster with the plan, and send it. Raises as `api.execute`."""
 
     @abstractmethod
     def settle(self, run: ChangeRun[PlanT]) -> Settled:
-        """Find out what became of what was sent, note it, give the leases back. Raises as `api.verify`."""
+        """Find out what became of what was sent, record it, release the leases. Raises as `api.verify`."""
 
     def raise_unless_done(self, outcome: ChangeOutcome) -> None:
-        """Raise why not all is done, where the kind knows more of it than the status of the plan says."""
+        """Raise why not all is done, if the kind knows more of it than the status of the plan says."""
         del outcome
 
 
 @cache
 def kind_named(name: str) -> ChangeKind[Any] | None:
-    """The kind of plans that have this kind; None: there is none, or its branch is gone."""
+    """Return the kind with this name; None: there is none, or its branch is gone."""
     of_branches = {kind: target for branch in branches() for kind, target in branch.change_kinds.items()}
     target = _OF_TRUNK.get(name) or of_branches.get(name)
     return None if target is None else resolve_name(target)
 
 
 def kind_of(plan: ChangePlan) -> ChangeKind[Any]:
-    """The kind of a plan."""
+    """Return the kind of a plan."""
     found = kind_named(plan.kind)
     assert found is not None
     return found
 
 
 def new_plan(kind: str) -> str:
-    """How another plan of this kind is made, for a person."""
+    """Return the advice how to make another plan of this kind."""
     command = getattr(kind_named(kind), "command", "")
     return f"{PLAN_AGAIN}: {command}" if command else PLAN_AGAIN
 
@@ -210,9 +212,9 @@ _NOT_DONE: Final[Mapping[ChangeStatus, tuple[type[AcktrailError], str]]] = {
 
 
 def raise_unless_done(plan: ChangePlan, outcome: ChangeOutcome) -> None:
-    """Pass when all of a plan of any kind that was attempted is done and shows, or a person closed it. Raises
-    OutcomeUnknown: it does not show, or is not known. PartlyDone: some of it. Otherwise why nothing was done. The hint
-    ends with what a person does next."""
+    """Raise unless all of a plan of any kind that was attempted is done and shows, or a person closed it.
+    OutcomeUnknown: it does not show, or is not known. PartlyDone: some of it is done. Otherwise the reason why nothing
+    was done. The hint ends with what a person does next."""
     try:
         kind_of(plan).raise_unless_done(outcome)
         if outcome.standing in _NOT_DONE:
@@ -224,7 +226,8 @@ def raise_unless_done(plan: ChangePlan, outcome: ChangeOutcome) -> None:
 
 
 def parse_plan(text: str, where: str) -> ChangePlan:
-    """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`; InputError: a field is wrong."""
+    """Return the plan of any kind in `text`, which comes from `where`. Raises as `read_plan`; InputError: a field is
+    wrong."""
     data = json_object(text, where, "plan of a change", {"format": PLAN_FORMAT}, hint=PLAN_AGAIN)
     if data.get("version") != PLAN_VERSION:
         why = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
@@ -250,12 +253,12 @@ def check_derived(plan: ChangePlan, where: str) -> None:
 
 
 def read_plan(file: Path) -> ChangePlan:
-    """The plan of any kind in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of
-    another version, or it was edited."""
+    """Return the plan of any kind in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is
+    of another version, or it was edited."""
     return parse_plan(read_text(file, hint=PLAN_AGAIN), str(file))
 
 
 def load_plan(tables: TablesConfig, plan_id: str) -> ChangePlan:
-    """A stored plan of any kind. Raises UnknownName: there is none. PlanStale, MalformedFile: what is stored was
+    """Return a stored plan of any kind. Raises UnknownName: there is none. PlanStale, MalformedFile: what is stored was
     altered."""
     return parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Cluster(ExitStack):
-    """Opens its admin connection at the first use; closes it at the end of the block. One thread."""
+    """A connection to a cluster that opens at the first use and closes at the end of the block. One thread."""
 
     def __init__(self, kafka: KafkaConfig) -> None:
         super().__init__()

@@ -21,15 +21,15 @@ _LISTED: Final = ("plan_id", "created_by", "kind", "strategy", "undoes", "partit
 
 
 def outcomes(journal: Journal, plan: ChangePlan, found: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-    """The outcome of every share partition of `plan` as JSON: what a verification `found` just now, else its newest row
-    of ``reset_executions``, else NOT_ATTEMPTED. Nothing when nothing was ever attempted."""
+    """Return the outcome of every share partition of `plan` as JSON: what a verification `found` just now, else its
+    newest row of ``reset_executions``, else NOT_ATTEMPTED. Empty if nothing was ever attempted."""
     verified, newest = _newest(found), _newest(journal.executions(plan.plan_id))
     rows = plan.partitions if newest else ()
     return [verified.get(row.key) or _outcome(row, newest.get(row.key)) for row in rows]
 
 
 def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[str, Any]]:
-    """Every plan with its status and the standing of each group, newest first, as JSON."""
+    """Return every plan with its status and that of each group, newest first, as JSON."""
     at_ms = now_ms()
     plans = read_plan_rows(tables, columns=[*_LISTED, "group_ids"])
     by_plan: dict[str, list[AuditRow]] = defaultdict(list)
@@ -41,8 +41,8 @@ def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[s
 
 
 def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
-    """The status of one plan as JSON: its standing, who decided what, its groups, and the newest `executions`. Raises
-    UnknownName: the tables know nothing of it, so that what became of it is not known; as ``Tables``."""
+    """Return the status of one plan as JSON: its standing, who decided what, its groups, and the newest `executions`.
+    Raises UnknownName: the tables know nothing of it, so that what became of it is not known; as ``Tables``."""
     rows = read_audit(tables, {"plan_id": plan_id})
     stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "kind", "refusals"])
     if not rows and not stored:
@@ -62,7 +62,7 @@ def _life(row: Row, rows: Iterable[AuditRow], ledger: UndoLedger, at_ms: int) ->
 
 
 def _newest(rows: Iterable[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
-    """The newest of these ``reset_executions`` by share partition."""
+    """Return the newest of these rows of ``reset_executions`` by share partition."""
     return {_key(row): row for row in rows}
 
 
@@ -76,7 +76,7 @@ def _execution(row: Row) -> dict[str, Any]:
 
 
 def _outcome(row: PartitionPlan, newest: Row | None) -> dict[str, Any]:
-    """The newest outcome of a share partition; None: no attempt came to it."""
+    """Return the newest outcome of a share partition; None: no attempt came to it."""
     from acktrail.change.verify.partition_outcome import verified_partition
 
     never_sent = verified_partition(row, Status.NOT_ATTEMPTED, "it was not sent", verified_at=None)
@@ -93,7 +93,7 @@ def _of_life(life: PlanLife, kind: str) -> dict[str, Any]:
 
 
 def _line(row: Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> dict[str, Any]:
-    """The line of a plan; one that was damaged is UNREADABLE and takes no other with it."""
+    """Return the line of a plan. A damaged plan is UNREADABLE and takes no other with it."""
     line = {**{name: row[name] for name in _LISTED}, "created_at": None, "groups": row["group_ids"] or []}
     try:
         life = _life(row, rows, ledger, at_ms)
@@ -111,6 +111,6 @@ def _line(row: Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) ->
 
 
 def _maker(row: Row, rows: Iterable[AuditRow]) -> str:
-    """Who made a plan: who stored it, and the name in its file where that is another."""
+    """Return who stored a plan, and the name in its file if that is another."""
     stored_by = next((one.actor for one in rows if one.event == Event.PLANNED), row["created_by"])
     return stored_by if stored_by == row["created_by"] else f"{stored_by}, from a file that names {row['created_by']}"

@@ -1,4 +1,5 @@
-"""Plans made from the cluster as it is: once for a person, and again before they are approved or executed."""
+"""Plans of resets, made from the cluster as it is: once for a person, and again before they are approved or
+executed."""
 
 from __future__ import annotations
 
@@ -47,10 +48,10 @@ def make_plan(
     given: TargetOffsets | None = None,
     notices: Sequence[Notice] = (),
 ) -> reset_plan.ResetPlan:
-    """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
-    earlier plans), and for what branches know. A branch that has the offsets itself gives them (`given`), and
-    `notices` about them. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is
-    no such earlier plan."""
+    """Return the plan for a request and the cluster as it is now. `tables` are needed if offsets come from them
+    (history, earlier plans), and for the rules of branches. A branch that has the offsets itself gives them (`given`),
+    and `notices` about them. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there
+    is no such earlier plan."""
     request = with_named_groups(request)
     targets = _targets(cluster, tables, request) if given is None else given
     snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
@@ -61,8 +62,8 @@ def make_plan(
 
 
 def plan_undo(cluster: Cluster, tables: TablesConfig, plan: ChangePlan, **asked: Any) -> ChangePlan:
-    """The plan that takes back what `plan` did, as `asked` (the names of `undo_request`). Raises as `undo_offsets`;
-    MalformedFile: no plan takes it back."""
+    """Return the plan that takes back what `plan` did, as `asked` (the names of `undo_request`). Raises as
+    `undo_offsets`; MalformedFile: no plan takes it back."""
     own = kind_of(plan).plan_undo(cluster, tables, plan, **asked)
     return own or make_plan(cluster, undo_request(undoable(plan), **asked), tables=tables)
 
@@ -70,7 +71,7 @@ def plan_undo(cluster: Cluster, tables: TablesConfig, plan: ChangePlan, **asked:
 def judged_again(
     cluster: Cluster, tables: TablesConfig, plan: reset_plan.ResetPlan, now: Snapshot, rows: Sequence[PartitionPlan]
 ) -> tuple[Notice, ...]:
-    """Refusals where `plan`, made again from what is there now, is another for `rows`."""
+    """Make `plan` again from what is there now; return refusals where the result is another for `rows`."""
     request = plan.request
     if request.strategy.kind in reset_plan.OWN_OFFSETS:
         given: TargetOffsets = reset_plan.own_offsets(plan)
@@ -83,7 +84,7 @@ def judged_again(
 def _counted(
     cluster: Cluster, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot
 ) -> tuple[Snapshot, tuple[PlanCheck, ...]]:
-    """The checks of branches, and `snapshot` with what they and the numbers of a plan need besides."""
+    """Return `snapshot` with what the rules of branches and the numbers of a plan need besides, and these rules."""
     topics = {topic.topic: topic for topic in snapshot.topics}
     checks = plan_checks(tables, snapshot.cluster.cluster_id, topics)
     snapshot = with_staying(cluster, snapshot, {name for check in checks for name in check.whole_topics})
@@ -119,8 +120,8 @@ def _targets(
     but: str | None = None,
     groups: Sequence[str] | None = None,
 ) -> TargetOffsets | None:
-    """The offsets that a file, the history or an earlier plan names; None: another strategy. `groups`: those that the
-    request names. What the plan `but` took back is there still."""
+    """Return the offsets that a file, the history or an earlier plan names; None: another strategy. `groups`: those
+    that the request names. What the plan `but` took back counts as still there."""
     strategy = request.strategy
     if strategy.kind is StrategyKind.FROM_FILE:
         rows, groups = offset_rows(Path(strategy.source or "")), select_groups(cluster.admin, request)[0]
@@ -139,7 +140,7 @@ def _targets(
 
 
 def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:
-    """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
+    """Return start offsets of groups at a moment, by the exported state records; a reason where they do not show it.
     Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
     ConfigurationError, RetryableError: nothing was exported, or the tables cannot be read."""
     from acktrail.history.replay_resume import states_of_topic, topic_at_time
@@ -163,8 +164,8 @@ def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[
 
 
 def replayed_start(row: Mapping[str, Any]) -> tuple[int | None, str | None]:
-    """The first unfinished offset in a row of a replay (``acktrail.history.partition_replay.REPLAYED``); without one
-    the reason."""
+    """Return the first unfinished offset in a row of a replay (``acktrail.history.partition_replay.REPLAYED``), or the
+    reason why there is none."""
     start, reason = row["first_unfinished_offset"], row["completeness_reason"]
     if row["completeness"] != _COMPLETE:
         return None, f"its state is not known for sure: {reason or row['completeness']}"
@@ -172,7 +173,7 @@ def replayed_start(row: Mapping[str, Any]) -> tuple[int | None, str | None]:
 
 
 def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
-    """Name by topic id, and partition count by name: that of the newest topic with the name."""
+    """Return the name by topic id, and the partition count by name: that of the newest topic with the name."""
     rows = tables.read("topics", columns=["topic_id", "topic", "partition_count", "last_seen_at"]).to_pylist()
     rows.sort(key=lambda row: row["last_seen_at"])
     counts = {row["topic"]: row["partition_count"] for row in rows if row["partition_count"] is not None}
@@ -180,7 +181,7 @@ def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
 
 
 def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
-    """The state partitions among `numbers` that have records up to the moment which the tables lack."""
+    """Return the state partitions among `numbers` that have records up to the moment which the tables lack."""
     from acktrail.tables.records.export_ranges import newest_shifts
 
     topic, shifts = StateTopic(admin), newest_shifts(tables)
@@ -199,8 +200,8 @@ def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, n
 
 
 def with_staying(cluster: Cluster, snapshot: Snapshot, wanted: Collection[str]) -> Snapshot:
-    """`snapshot` with the other share partitions of its groups in the topics that are `wanted` whole. Raises as
-    `take_snapshot`."""
+    """Return `snapshot` with the other share partitions of its groups in the topics that a rule needs whole (`wanted`).
+    Raises as `take_snapshot`."""
     topics = {topic.topic: topic for topic in snapshot.topics}
     named = {facts.key for facts in snapshot.partitions}
     parts = {

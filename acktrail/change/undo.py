@@ -1,4 +1,7 @@
-"""What an undo takes back: the share partitions that a plan sent and that were verified as done, and nothing else."""
+"""Undo: which share partitions of a plan can be taken back, where they go back to, and what was taken back already.
+
+An undo takes back what a plan sent and what was verified as done, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +35,17 @@ class UndoLedger:
     undos: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def without(self, undo: str | None) -> UndoLedger:
-        """As if the plan `undo` had not been made."""
+        """Return the ledger as if the plan `undo` had not been made."""
         undos = {plan_id: [one for one in every if one != undo] for plan_id, every in self.undos.items()}
         return replace(self, undos=undos)
 
     def done(self, plan_id: str) -> dict[Key, int | None]:
-        """The share partitions that the plan brought to their targets."""
+        """Return the share partitions that the plan brought to their targets."""
         return {key: target for key, (status, target) in self.outcomes.get(plan_id, {}).items() if status.is_ok}
 
     def taken_back(self, plan_id: str, above: frozenset[str] = frozenset()) -> dict[Key, str]:
-        """The share partitions of the plan that were taken back and are not done again, each with the plan that did so;
-        those `above`, which led here, do not count."""
+        """Return the share partitions of the plan that were taken back and are not done again, each with the plan that
+        did so. Plans `above`, which led here, do not count."""
         found: dict[Key, str] = {}
         for undo in self.undos.get(plan_id, ()):
             if undo not in above:
@@ -51,14 +54,14 @@ class UndoLedger:
         return found
 
     def undone(self, plan_id: str) -> Undone:
-        """Which plans took some of the plan back, and whether they took back everything that it did."""
+        """Return which plans took some of the plan back, and whether they took back everything that it did."""
         done, back = self.done(plan_id), self.taken_back(plan_id)
         return Undone(tuple(sorted(set(back.values()))), bool(done) and done.keys() <= back.keys())
 
 
 def read_ledger(tables: TablesConfig, plan_ids: Iterable[str], rows: Iterable[Row] | None = None) -> UndoLedger:
-    """What is stored of these plans, of those that take them back, and of those that take these back. `rows`: all plans
-    that take others back, where they were read already."""
+    """Read the ledger of these plans, of those that take them back, and of those that take these back. `rows`: all
+    plans that take others back, if they were read already."""
     undos: dict[str, list[str]] = defaultdict(list)
     if rows is None:
         rows = read_plan_rows(tables, {"kind": UNDO}, columns=["plan_id", "undoes"])
@@ -82,7 +85,7 @@ def read_ledger(tables: TablesConfig, plan_ids: Iterable[str], rows: Iterable[Ro
 
 
 def undoable(plan: ChangePlan) -> ChangePlan:
-    """`plan`, which must have start offsets. Raises MalformedFile: it changes something else."""
+    """Return `plan`. Raises MalformedFile if it has no start offsets to go back to."""
     if not kind_of(plan).is_undoable:
         hint = f"it is of kind {plan.kind}: acktrail change show {plan.plan_id} says what was before"
         raise MalformedFile("has no start offsets", file=f"plan {plan.plan_id}", hint=hint)
@@ -90,9 +93,9 @@ def undoable(plan: ChangePlan) -> ChangePlan:
 
 
 def undo_request(plan: ChangePlan, **asked: Any) -> ResetRequest:
-    """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back. `asked`:
-    `topics`, `reason`, `requested_by`, `without_state`, and `allow_moved_on`: also where the group moved on since. A
-    group that the plan deleted is made again."""
+    """Return the reset that undoes a plan: start offsets only, Kafka has no request that restores delivery states.
+    `asked`: `topics`, `reason`, `requested_by`, `without_state`, and `allow_moved_on`: also where the group moved on
+    since. A group that the plan deleted is created again."""
     undone = {"groups": plan.group_ids, "allow_create": kind_of(plan).is_deletion}
     return parse_request({**undone, "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id}, **asked})
 
@@ -100,9 +103,9 @@ def undo_request(plan: ChangePlan, **asked: Any) -> ResetRequest:
 def undo_offsets(
     tables: TablesConfig, plan: ChangePlan, topics: Sequence[TopicScope] = (), *, now_ms: int, but: str | None = None
 ) -> TargetOffsets:
-    """Where each share partition of `plan` goes back to: where its group would have begun before, past the finished
-    records at the start of its state. One that the plan did not change, or that was taken back before, has a reason
-    instead. What the plan `but` took back does not count.
+    """Return where each share partition of `plan` goes back to: where its group would have begun before, past the
+    finished records at the start of its state. One that the plan did not change, or that was taken back before, has a
+    reason instead. What the plan `but` took back does not count.
 
     Raises:
         ChangeRefused: the plan changed nothing, was taken back, or does not hold what `topics` names.
@@ -156,7 +159,7 @@ def check_not_undone(tables: TablesConfig, plan: ResetPlan) -> None:
 
 
 def _why_not(status: Status | None, undo: str | None) -> str | None:
-    """Why a share partition with this outcome, taken back by `undo`, has no offset to go back to."""
+    """Return why a share partition with this outcome, taken back by `undo`, has no offset to go back to."""
     if undo is not None:
         return f"plan {undo} took it back already"
     if status is None or status in _NEVER_SENT:

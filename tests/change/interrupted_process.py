@@ -33,7 +33,7 @@ if __name__ == "__main__":
     if when == "leased":
         interrupting(leased_attempt, "take_leases", number)
     elif when == "before":
-        interrupting(ResetAttempt, "_look_once_more", number)
+        interrupting(ResetAttempt, "_compare_once_more", number)
     else:
         for change in ("alter_offsets", "delete_offsets"):
             interrupting(ShareGroupAdmin, change, number)

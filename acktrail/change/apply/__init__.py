@@ -1,1 +1,1 @@
-"""Execution of a plan: lease, last look, one request a group."""
+"""Carrying out a plan: approval, leases, comparison with the cluster, one request a group."""

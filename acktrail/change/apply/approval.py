@@ -1,4 +1,4 @@
-"""Whether a plan may be approved, rejected or carried out now: its life, its age, and who approved it."""
+"""Whether a plan may be approved, rejected or carried out now: its status, its age, and who approved it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acktrail.errors import ChangeRefused
 
 
 def approval_needed(plan: ChangePlan) -> str:
-    """Who may approve a plan, in a sentence for them; empty where no approval is needed."""
+    """Return a sentence about who may approve a plan; empty if no approval is needed."""
     if approval_rule() is not ApprovalRule.SECOND_PERSON:
         return ""
     names = dict.fromkeys(name for name in (plan.created_by, plan.requested_by) if name.strip())
@@ -24,23 +24,22 @@ def approval_needed(plan: ChangePlan) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The questions that one plan is asked before a step; `rule` says which approval it needs, `longest_ms` how old it
-    may be."""
+    """Checks of one plan before a step. `rule` is the approval that it needs, `longest_ms` the highest age, in ms."""
 
     journal: Journal
     plan: ChangePlan
     rule: ApprovalRule = field(default_factory=approval_rule)
     longest_ms: int = DAY_MS
 
-    def _asked(self, person: str) -> bool:
-        """Whether a person made the plan or brought its file, or it was made for them: they may not approve it as the
-        second one."""
+    def _is_requester(self, person: str) -> bool:
+        """Return whether a person made the plan or brought its file, or it was made for them. With the rule of a second
+        person they may not approve it."""
         rows = self.journal.audit({"plan_id": self.plan.plan_id, "event": Event.PLANNED.value})
         people = (self.plan.created_by, self.plan.requested_by, *(row.actor for row in rows))
         return _name(person) in {_name(one) for one in people} - {""}
 
     def life(self) -> PlanLife:
-        """How the plan stands now."""
+        """Return the present status of the plan."""
         plan_id, rows = self.plan.plan_id, self.journal.audit({"plan_id": self.plan.plan_id})
         may_be_undone = any(row.event == Event.VERIFIED for row in rows)
         ledger = read_ledger(self.journal.tables, [plan_id]) if may_be_undone else UndoLedger()
@@ -48,8 +47,8 @@ class Admission:
         return life_of(plan_id, rows, now_ms=self.journal.now_ms, is_refused=is_refused, undone=undone)
 
     def check_apply(self) -> PlanLife:
-        """How the plan stood, which may be carried out now. Raises as `PlanLife.after`; also when it needs an approval
-        or (PlanStale) is too old."""
+        """Return the status of the plan, which may be carried out now. Raises as `PlanLife.after`; ChangeRefused if an
+        approval is missing; PlanStale if it is too old."""
         life = self.life()
         life.after(Step.APPLY)
         self._check_age()
@@ -57,23 +56,26 @@ class Admission:
         return life
 
     def check_approvals(self, approved_by: Iterable[str]) -> None:
-        """Raise ChangeRefused (`approval_missing`) unless the plan, which these people approved, may be carried out."""
+        """Raise ChangeRefused (`approval_missing`) unless the approvals of these people suffice to carry the plan
+        out."""
         needs_other = self.rule is ApprovalRule.SECOND_PERSON
-        if self.rule is ApprovalRule.OPTIONAL or any(not (needs_other and self._asked(one)) for one in approved_by):
+        if self.rule is ApprovalRule.OPTIONAL or any(
+            not (needs_other and self._is_requester(one)) for one in approved_by
+        ):
             return
         text = f"plan {self.plan.plan_id} needs an approval{' by a second person' if needs_other else ''}"
         hint = f"acktrail change approve {self.plan.plan_id} (ACKTRAIL_RESET_APPROVAL={self.rule.value})"
         raise ChangeRefused("approval_missing", text, hint=hint)
 
     def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
-        """Note that `actor`, for whom the journal writes, approved or rejected the plan, or that the time to answer is
-        over (EXPIRE); the plan's status then. The same decision by the same person is noted once. Raises as
-        `PlanLife.after`; PlanStale: too old to be approved; ChangeRefused: `own_approval`."""
+        """Record that `actor` approved or rejected the plan, or that the time to answer is over (EXPIRE); return the
+        plan's status then. The same decision by the same person is recorded once. Raises as `PlanLife.after`;
+        PlanStale: too old to be approved; ChangeRefused: `own_approval`."""
         before = self.life()
         before.after(step)
         if step is Step.APPROVE:
             self._check_age()
-            if self.rule is ApprovalRule.SECOND_PERSON and self._asked(actor):
+            if self.rule is ApprovalRule.SECOND_PERSON and self._is_requester(actor):
                 hint = "somebody else approves it (ACKTRAIL_RESET_APPROVAL=second-person)"
                 raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
         if actor not in self._decided_by(before, step):
@@ -84,7 +86,7 @@ class Admission:
         return self.life()
 
     def _decided_by(self, life: PlanLife, step: Step) -> list[str]:
-        """Who took this decision about the very plan that has the plan's hash."""
+        """Return who took this decision about the plan with exactly this hash."""
         mine = [row for row in life.decisions if row.plan_hash == self.plan.plan_hash]
         return [row.actor for row in mine if DECIDES[row.event] is step]
 

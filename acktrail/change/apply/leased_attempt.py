@@ -22,8 +22,8 @@ _LEASE_MS_A_GROUP: Final = 2_000
 
 
 def take_leases(journal: Journal, entries: Sequence[AuditEntry], check: Callable[[], object] | None = None) -> None:
-    """Note the beginning of a change (`lease_taken`, one entry a group), unless `check` raises (it is called again when
-    another writer was first) or one of its groups is being changed: then that is noted (`lease_refused`). Raises
+    """Record that a change begins (`lease_taken`, one entry a group), unless `check` raises (it is called again when
+    another writer was first) or another change has one of the groups; that is recorded, too (`lease_refused`). Raises
     ChangeInProgress: another plan or process changes a group, or its outcome was not verified."""
     now_ms = journal.now_ms
 
@@ -63,8 +63,8 @@ class Attempt:
     def take_leases(
         self, check: Callable[[], object] | None = None, requests: OpenRequests | None = None
     ) -> Iterator[None]:
-        """Take the lease of every group, all or none, around the requests, which `requests` counts; raises as
-        `take_leases`. Where the block fails before a request left, the leases are given back."""
+        """Hold the lease of every group, all or none, around the requests, which `requests` counts. Raises as
+        `take_leases`. If the block fails before a request left, the leases are released."""
         take_leases(self.journal, self._leases(self._leased), check)
         with requests or self._sending as self._sending:
             try:
@@ -75,7 +75,7 @@ class Attempt:
                 raise
 
     def renew_leases(self, groups: Sequence[str], request_timeout_ms: int) -> bool:
-        """Whether the leases last for one more request; they are renewed in time. A lease that ran out while this
+        """Renew the leases in time; return whether they last for one more request. A lease that ran out while this
         process slept is lost: others may have changed the group."""
         left = self._expires_at_ms - self.journal.now_ms
         if request_timeout_ms < left <= 2 * request_timeout_ms:
@@ -90,8 +90,8 @@ class Attempt:
         *,
         goes_on: bool,
     ) -> Execution:
-        """One `call` a group, in order, as long as the leases last; none after a group that was not done, unless
-        `goes_on`. Raises why the first was not sent, when nothing was sent for any group."""
+        """Make one `call` a group, in order, while the leases last; stop after a group that was not done, unless
+        `goes_on`. If nothing was sent for any group, raise why the first was not sent."""
         results: list[ChangeResult] = []
         refused: dict[str, AcktrailError] = {}
         waiting, why = list(groups), "nothing was sent after a group before it was not done"
@@ -121,17 +121,18 @@ class Attempt:
         send: Callable[[], Sequence[ChangeResult]],
         *,
         parts: Iterable[tuple[str | None, int | None]] = ((None, None),),
-        look: Callable[[], object] | None = None,
+        check: Callable[[], object] | None = None,
         is_partial: bool = False,
     ) -> Sequence[ChangeResult] | AcktrailError:
-        """Send the request of one group between its two audit rows; the coordinator's answers, one for each of `parts`
-        (topic, partition) where it could not be sent. `look` raises when something moved right before it is sent: then
-        that error, and the lease is given back. `is_partial`: the plan has more of the group, which is left out."""
+        """Send the request of one group between its two audit rows; return the coordinator's answers, one for each of
+        `parts` (topic, partition) if it could not be sent. `check` raises if something changed right before the
+        request; then return that error and release the lease. `is_partial`: the plan has more of the group, which is
+        left out."""
         outcome = PARTIAL if is_partial else None
         self.journal.note([self.entry(Event.BEFORE_CALL, group_id, outcome=outcome, detail=request)])
-        if look is not None:
+        if check is not None:
             try:
-                look()
+                check()
             except AcktrailError as error:
                 self.give_up({group_id: {"error": error.message, "hint": error.hint}})
                 return error
@@ -151,15 +152,16 @@ class Attempt:
         return results
 
     def give_up(self, why: Mapping[str, Mapping[str, object]]) -> None:
-        """Note in one commit `why` nothing is sent to each of some groups, and give their leases back."""
+        """Record in one commit `why` nothing is sent to each of some groups, and release their leases."""
         self._release([*why], [self.entry(Event.REFUSED, group, detail=detail) for group, detail in why.items()])
 
     def leave(self, groups: Sequence[str]) -> None:
-        """Note that `groups` are not reached, and give their leases back."""
+        """Record that `groups` were not reached, and release their leases."""
         self._release(groups, [self.entry(Event.AFTER_CALL, group, outcome="not_sent") for group in groups])
 
     def _abandon(self, error: BaseException) -> None:
-        """Give back the lease of every group, to which nothing was sent. What cannot be noted ends with its time."""
+        """Release the lease of every group to which nothing was sent. A lease that cannot be released ends with its
+        time."""
         detail = {"error": "interrupted"}
         if isinstance(error, AcktrailError):
             detail = {"error": error.message, "hint": error.hint}
@@ -179,7 +181,7 @@ class Attempt:
 
 
 def answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
-    """The detail of the row after it: the broker's answer, failures one by one."""
+    """Return the detail of the audit row after a request: the broker's answer, failures one by one."""
     return {
         "done": sum(result.outcome is Outcome.DONE for result in results),
         "failed": [result for result in results if result.outcome is not Outcome.DONE],
@@ -187,7 +189,7 @@ def answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
 
 
 def call_outcome(results: Iterable[ChangeResult]) -> str:
-    """One word for a whole request: ``done``, ``partly``, ``refused``, ``unknown``."""
+    """Return one word for a whole request: ``done``, ``partly``, ``refused``, ``unknown``."""
     outcomes = {result.outcome for result in results}
     if outcomes & {Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED}:
         return "unknown"

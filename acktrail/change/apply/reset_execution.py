@@ -1,4 +1,4 @@
-"""Executes a reset plan: leases, a comparison with the cluster, one request a group between two audit rows."""
+"""Execution of a reset plan: leases, a comparison with the cluster, one request a group between two audit rows."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _UNCLEAR: Final = frozenset(
 
 
 class ResetAttempt:
-    """The next attempt at a reset, without the share partitions that an earlier one brought to their targets. Raises
-    as `_done_before`."""
+    """The next attempt at a reset, without the share partitions that an earlier one brought to their targets. Raises as
+    `_done_before`."""
 
     def __init__(self, run: ChangeRun[ResetPlan]) -> None:
         self.cluster, self.journal, self.plan, self.run = run.cluster, run.journal, run.plan, run
         self.done = _done_before(run)
         self.rows = _executable(run.plan, self.done, partial=run.partial)
 
-    def rows_now(self) -> Sequence[PartitionPlan]:
-        """The share partitions that `execute` would send now. Raises as it; nothing is noted."""
+    def rows_to_send(self) -> Sequence[PartitionPlan]:
+        """Return the share partitions that `execute` would send now. Records nothing. Raises as `execute`."""
         return self._unchanged()[0]
 
     def execute(self) -> Execution:
         """Send what the plan holds, unless something changed since it was made; attempt 0 when all of it is done.
 
-        The lease stays until verification gives it back, except where nothing was sent. Nothing is sent when any share
+        The leases stay until verification releases them, except where nothing was sent. Nothing is sent when any share
         partition is refused, unless `run.partial`; nor to the groups after one that was not done completely. Raises as
         `api.execute`.
         """
@@ -56,24 +56,24 @@ class ResetAttempt:
         self.groups = tuple(dict.fromkeys(row.group_id for row in self.rows))
         self.attempt = Attempt(self.journal, self.plan, self.groups)
         with self.attempt.take_leases(self.run.check, self.run.requests):
-            self.look_again()
+            self.compare()
             return self.send()
 
-    def look_again(self) -> None:
-        """Compare with the cluster as it is now, and note an outcome for each share partition that a rule keeps from
+    def compare(self) -> None:
+        """Compare the cluster with the plan, and record an outcome for each share partition that a rule keeps from
         being sent. With `run.partial`, what changed is left out."""
         self.rows, changes = self._unchanged()
         self.groups = tuple(dict.fromkeys(row.group_id for row in self.rows))
         kept, refused = {row.key for row in self.rows} | self.done, RefusedParts([*self.plan.refusals, *changes])
         left_out = [(row, refused.about(row.key) or _NO_TARGET) for row in self.plan.partitions if row.key not in kept]
-        self.left_out = self._written(left_out, Status.LEFT_OUT)
+        self.left_out = self._record_unsent(left_out, Status.LEFT_OUT)
         moved: dict[str, list[list[str]]] = defaultdict(list)
         for row, why in left_out:
             moved[row.group_id].append([why.rule, f"{row.group_id} {row.name}", why.text])
         self.attempt.give_up({group: {"moved": why} for group, why in moved.items() if group not in self.groups})
 
     def _unchanged(self) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
-        """The rows that may be sent, and what changed or does not follow from the request any more. Raises when
+        """Return the rows that may be sent, and what changed or does not follow from the request any more. Raises if
         something did, unless `run.partial` leaves the others."""
         now = self.found = collect_again(self.cluster, self.plan, now_ms=self.journal.now_ms)
         changes, partial = changes_since_plan(self.plan, self.rows, now), self.run.partial
@@ -86,16 +86,16 @@ class ResetAttempt:
         return left, changes
 
     def send(self) -> Execution:
-        """One request a group, in order. Raises why the first was not sent, when nothing was sent for any group."""
+        """Send one request a group, in order. If nothing was sent for any group, raise why the first was not sent."""
         timeout_ms = self.cluster.kafka.request_timeout_ms
         sent = self.attempt.send(self.groups, self._call, timeout_ms, goes_on=self.run.partial)
         why = {group: Notice(Severity.REFUSAL, "not_reached", text) for group, text in sent.not_sent.items()}
         rows = [(row, why[row.group_id]) for row in self.rows if row.group_id in why]
-        self._written(rows, Status.NOT_ATTEMPTED)
+        self._record_unsent(rows, Status.NOT_ATTEMPTED)
         return replace(sent, refused=self.left_out)
 
     def _call(self, group_id: str) -> Sequence[ChangeResult] | AcktrailError:
-        """Send the request of one group, unless something changed: then that error."""
+        """Send the request of one group, or return the error that says what changed."""
         rows = [row for row in self.rows if row.group_id == group_id]
         offsets = [
             NewStartOffset(topic=row.topic, partition=row.partition, start_offset=row.target_offset or 0)
@@ -108,20 +108,20 @@ class ResetAttempt:
             request_detail(parts, state_topic_id, self._state_ends(rows), self.journal.now_ms),
             lambda: self.cluster.admin.alter_offsets(group_id, offsets),
             parts=[(row.topic, row.partition) for row in rows],
-            look=lambda: self._look_once_more(group_id, rows),
+            check=lambda: self._compare_once_more(group_id, rows),
             is_partial=any(one["group_id"] == group_id for one in self.left_out),
         )
 
-    def _look_once_more(self, group_id: str, rows: Sequence[PartitionPlan]) -> None:
-        """Kafka takes no condition with the request, and another process may note its change in tables of its own: the
-        last thing before the request is to compare again."""
+    def _compare_once_more(self, group_id: str, rows: Sequence[PartitionPlan]) -> None:
+        """Compare again as the last thing before the request: Kafka takes no condition with it, and another process may
+        record its change in other tables."""
         now = collect_group_again(self.cluster, self.plan, group_id, self.found, now_ms=self.journal.now_ms)
         changes = changes_since_plan(self.plan, rows, now)
         if changes:
             raise _stale(changes, now)
 
     def _state_ends(self, rows: Sequence[PartitionPlan]) -> Mapping[int, int]:
-        """Where the state partitions of `rows` end now: the effect of what is sent comes after."""
+        """Return where the state partitions of `rows` end now: the effect of the request comes after."""
         if self.plan.cluster.state_reason is not None:
             return {}
         topic = StateTopic(self.cluster.admin)
@@ -130,8 +130,10 @@ class ResetAttempt:
         partitions = {state_partition_of(row.share_partition, topic.partition_count) for row in rows}
         return {partition: log.last_stable_offset or 0 for partition, log in topic.log_offsets(partitions).items()}
 
-    def _written(self, rows: Sequence[tuple[PartitionPlan, Notice]], status: Status) -> tuple[VerifiedPartition, ...]:
-        """The outcome of each share partition that was not sent, which is noted, with the reason."""
+    def _record_unsent(
+        self, rows: Sequence[tuple[PartitionPlan, Notice]], status: Status
+    ) -> tuple[VerifiedPartition, ...]:
+        """Record and return the outcome of each share partition that was not sent, with the reason."""
         found = tuple(verified_partition(row, status, f"{why.rule}: {why.text}") for row, why in rows)
         if found:
             about = {"plan_id": self.plan.plan_id, "attempt": self.attempt.number}
@@ -141,7 +143,7 @@ class ResetAttempt:
 
 
 def _executable(plan: ResetPlan, done: frozenset[Key], *, partial: bool) -> tuple[PartitionPlan, ...]:
-    """What may be sent of `plan`; nothing when all of it is `done`. Raises when nothing may."""
+    """Return what may be sent of `plan`; nothing when all of it is `done`. Raises when nothing may."""
     rows = tuple(row for row in plan.executable(partial=partial) if row.key not in done)
     if not rows and not done:
         if not plan.refusals:
@@ -157,7 +159,7 @@ def _without(rows: Sequence[PartitionPlan], refusals: Sequence[Notice]) -> tuple
 
 
 def _stale(changes: Sequence[Notice], now: Snapshot) -> AcktrailError:
-    """What to raise for a plan after `changes`."""
+    """Return the error for a plan after `changes`."""
     error = refusal_error(changes, now.groups, kind=PlanStale, hint=PLAN_AGAIN)
     if isinstance(error, PlanStale):
         error.message = f"the plan is stale: {error.message}"
@@ -165,7 +167,7 @@ def _stale(changes: Sequence[Notice], now: Snapshot) -> AcktrailError:
 
 
 def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], execution: Execution | None) -> None:
-    """Pass when every share partition is at its target; `outcomes` are JSON rows, as `plan_status.outcomes` gives them.
+    """Raise unless every share partition is at its target; `outcomes` are JSON rows as from `plan_status.outcomes`.
 
     Raises:
         OutcomeUnknown: one is not where the broker's answer would have it, or the outcome is not known.
@@ -194,7 +196,7 @@ def raise_unless_ok(plan_id: str, outcomes: Sequence[Mapping[str, Any]], executi
 
 
 def _raise_refusal(row: Mapping[str, Any]) -> None:
-    """A refusal as the broker gave it."""
+    """Raise a refusal as the broker gave it."""
     names = ("group_id", "topic", "partition", "topic_id", "error_code", "error", "advice")
     scope = None if row["error_scope"] is None else ErrorScope(row["error_scope"])
     refused = ChangeResult(**{name: row[name] for name in names}, error_scope=scope, outcome=Outcome.REFUSED)
@@ -202,9 +204,9 @@ def _raise_refusal(row: Mapping[str, Any]) -> None:
 
 
 def _done_before(run: ChangeRun[ResetPlan]) -> frozenset[Key]:
-    """What an earlier attempt brought to its target, of a plan that may be carried out. Raises
-    ChangeRefused: not everything is there any more, or another plan took it back. PlanStale: the request of another
-    plan may still arrive."""
+    """Return what an earlier attempt brought to its target, of a plan that may be carried out. Raises ChangeRefused:
+    not everything is there any more, or another plan took it back. PlanStale: the request of another plan may still
+    arrive."""
     journal, plan = run.journal, run.plan
     check_not_undone(journal.tables, plan)
     if any(notice not in plan.notices for notice in unanswered_now(journal.tables, plan)):

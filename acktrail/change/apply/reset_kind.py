@@ -10,7 +10,7 @@ from acktrail.change.plan.reset_plan import ResetPlan
 
 
 class ResetChange(ChangeKind[ResetPlan]):
-    """What a branch derives from whose plans are resets, too."""
+    """The kind of resets. Kinds whose plans are resets, too, derive from it."""
 
     plan_type = ResetPlan
     command = "acktrail change plan reset"
@@ -21,7 +21,7 @@ class ResetChange(ChangeKind[ResetPlan]):
         from acktrail.change.apply.reset_execution import ResetAttempt
 
         names = ("group", "topic", "partition", "start_offset", "new_start_offset")
-        rows = ResetAttempt(run).rows_now()
+        rows = ResetAttempt(run).rows_to_send()
         return [dict(zip(names, (*row.key, row.start_offset, row.target_offset), strict=True)) for row in rows]
 
     def execute(self, run: ChangeRun[ResetPlan]) -> Execution:

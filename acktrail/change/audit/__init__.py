@@ -1,1 +1,1 @@
-"""The audit of changes: a chain of rows, and the tables beside it."""
+"""What was stored about changes: audit rows in a chain, plans and outcomes, and the status that follows from them."""

@@ -1,4 +1,5 @@
-"""Plans, attempts and their audit in the tables: several writers in turn, read no further back than is needed."""
+"""Plans, attempts and their audit in the tables. Several writers append in turn; none reads further back than it
+needs."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Journal:
-    """The tables of changes for one cluster; `actor` is who they are noted for. Not for several threads. Every method
-    raises ForeignCluster where the root has tables of another cluster."""
+    """The tables of changes for one cluster; `actor` is the person for whom rows are written. Not for several threads.
+    Every method raises ForeignCluster if the root has tables of another cluster."""
 
     def __init__(
         self,
@@ -95,9 +96,9 @@ class Journal:
         return (self._clock() - _EPOCH) // dt.timedelta(milliseconds=1)
 
     def note(self, entries: Sequence[AuditEntry], *, check: Callable[[list[AuditRow]], object] | None = None) -> None:
-        """Append `entries` in one commit, right after the newest row; who was overtaken tries again. The first one
-        keeps the hash of the results that this journal wrote since the last note. `check` is given the rows of every
-        change that is open, however many were finished, each time, and may raise; then nothing is written.
+        """Append `entries` in one commit, right after the newest row; retry if another writer was first. The first
+        entry keeps the hash of the results that this journal wrote since the last one. `check` gets the rows of every
+        change that is open, at each try, and may raise; then nothing is written.
 
         Raises:
             ForeignCluster: the tables belong to another cluster.
@@ -128,18 +129,17 @@ class Journal:
         raise errors.ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
 
     def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
-        """The rows of the audit from sequence `first` on whose columns have these values, in order."""
+        """Return the audit rows from sequence `first` on whose columns have these values, in order."""
         snapshot = self._tables.followed(AUDIT)
         return [] if snapshot is None else _rows(snapshot, equal, first)
 
     def standings(self, equal: Mapping[str, object] = _ANY) -> list[GroupStatus]:
-        """How every change of these groups or plans stands, as the rows say it."""
+        """Return the status of every change of these groups or plans."""
         return standings(self.audit(equal))
 
     def write_plan(self, plan: AuditedPlan) -> None:
-        """Store a plan, once, and note its hashes in the audit; one that a process stored that was killed then
-        is noted now. Raises PlanStale: another plan has this id, or the stored one is not the one that was
-        planned. ForeignCluster: the tables belong to another cluster."""
+        """Store a plan, once, and record its hashes in the audit; also of a plan whose process was killed in between.
+        Raises PlanStale: another plan has this id, or the stored one is not the one that was planned."""
         plans = self._table(PLANS)
         stored = plans.rows({"plan_id": plan.plan_id})
         if not stored:
@@ -161,18 +161,18 @@ class Journal:
         return any(row.event == Event.PLANNED for row in rows)
 
     def write_executions(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append outcomes of share partitions, found now, to ``reset_executions``, each with plan and attempt; `note`
+        """Append outcomes of share partitions, found now, to ``reset_executions``, each with plan and attempt. `note`
         something afterwards, so that the audit vouches for them."""
         about = {**self._origin, **self._anchor(), "verified_at": self._clock()}
         self._unnoted += self._append(self._table(EXECUTIONS), [{**about, **row} for row in rows])
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
-        """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
+        """Return the rows of ``reset_executions`` of a plan, oldest first; none if there is no such table yet."""
         snapshot = self._tables.followed(EXECUTIONS)
         return [] if snapshot is None else _ordered(EXECUTIONS, snapshot.rows({"plan_id": plan_id}))
 
     def _table(self, name: str) -> TableSnapshot:
-        """The newest version of a table of the cluster; made if need be."""
+        """Return the newest version of a table of the cluster, created if need be."""
         from acktrail.tables.cluster_check import create_for
 
         found = self._tables.followed(name)
@@ -181,7 +181,7 @@ class Journal:
         return found
 
     def _append(self, snapshot: TableSnapshot, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """What is stored of `rows`: the columns that the table has."""
+        """Append `rows`; return what was stored: the columns that the table has."""
         from acktrail.format.columns.schemas.table_schemas import TABLES
 
         columns = TABLES[snapshot.name].names
@@ -192,14 +192,15 @@ class Journal:
         return written
 
     def _compact(self, name: str) -> None:
-        """Put small files together; where that fails, or another process does it, the next time is soon enough."""
+        """Compact small files. If that fails, or another process does it, the next time is soon enough."""
         from acktrail.tables.upkeep.file_rewrite import compact_files
 
         with contextlib.suppress(errors.AcktrailError):
             compact_files(self._tables, name, more_than=_SMALL_FILES, below_bytes=_FULL_FILE_BYTES)
 
     def _anchor(self) -> dict[str, Any]:
-        """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off."""
+        """Return the newest audit row as rows of other tables keep it: they show when the end of the audit is cut
+        off."""
         audit = self._tables.followed(AUDIT)
         newest = None if audit is None else audit.transaction_version(SEQUENCE)
         if audit is None or newest is None:
@@ -210,7 +211,7 @@ class Journal:
     def _checked(
         self, audit: TableSnapshot, newest: int | None, check: Callable[[list[AuditRow]], object] | None
     ) -> tuple[dict[str, int], AuditRow | None]:
-        """What to commit as settled after `check`, and the newest row."""
+        """Return what to commit as settled after `check`, and the newest row."""
         if newest is None:
             if check is not None:
                 check([])
@@ -229,7 +230,7 @@ class Journal:
         return self._newest
 
     def _sealed(self, newest: int, rows: Sequence[AuditRow]) -> AuditRow:
-        """The newest row, which every row to come vouches for."""
+        """Return the newest row, which every later row vouches for."""
         if len(rows) == 1 and is_sealed(rows[0]):
             return rows[0]
         what = "is missing" if not rows else "was altered" if len(rows) == 1 else "is there more than once"
@@ -241,7 +242,7 @@ class Journal:
 
 
 def account() -> str:
-    """The account that this process runs under, by the system and not by the environment, which anybody may set."""
+    """Return the account of this process, from the system and not from the environment, which anybody may set."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -249,13 +250,13 @@ def account() -> str:
 
 
 def planned_entry(plan: AuditedPlan, row: Mapping[str, Any]) -> AuditEntry:
-    """What the audit keeps of a stored plan: the hash of its row."""
+    """Return what the audit keeps of a stored plan: the hash of its row."""
     return audit_entry(plan, 0, Event.PLANNED, detail={"plan": row_digest(row)})
 
 
 def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:
-    """The first sequence in `rows` of a change that blocks others from its group, or may do so by another machine's
-    clock; None: there is none. Rows before it need not be read again."""
+    """Return the first sequence in `rows` of a change that keeps others from its group, or may do so by another
+    machine's clock; None: there is none. Rows before it need not be read again."""
     is_open = {
         (found.plan_id, found.group_id, found.attempt)
         for found in standings(rows)
@@ -267,7 +268,7 @@ def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:
 
 
 def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list[AuditRow]:
-    """Rows of ``reset_audit``, in order; none when there is no such table yet."""
+    """Return the rows of ``reset_audit``, in order; none if there is no such table yet."""
     from acktrail.tables.delta.store import Tables
 
     return in_order(AuditRow(**row) for row in Tables(tables).rows(AUDIT, equal))
@@ -276,19 +277,19 @@ def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list
 def read_executions(
     tables: TablesConfig, plan_ids: Sequence[str], *, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of ``reset_executions`` of these plans, oldest first."""
+    """Return the rows of ``reset_executions`` of these plans, oldest first."""
     return _read(tables, EXECUTIONS, {"plan_id": list(plan_ids)}, columns)
 
 
 def read_plan_rows(
     tables: TablesConfig, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of ``reset_plans``, oldest first; none when there is no such table yet."""
+    """Return rows of ``reset_plans``, oldest first; none if there is no such table yet."""
     return _read(tables, PLANS, equal, columns)
 
 
 def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
-    """One row of ``reset_plans``. Raises UnknownName, with the nearest ids, when there is none."""
+    """Return one row of ``reset_plans``. Raises UnknownName, with the nearest ids, if there is none."""
     found = read_plan_rows(tables, {"plan_id": plan_id})
     if not found:
         known = [row["plan_id"] for row in read_plan_rows(tables, columns=["plan_id"])]
@@ -306,8 +307,8 @@ def _read(
 
 
 def _ordered(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """`rows` in the order of their commits, which the newest audit row of their time shows; those beside the same one
-    by time."""
+    """Sort `rows` by their commits, which the newest audit row of their time shows; rows beside the same one by
+    time."""
     return sorted(rows, key=lambda row: (-1 if row[_NEWEST] is None else row[_NEWEST], str(row[_TIMES[name]])))
 
 

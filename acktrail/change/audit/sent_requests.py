@@ -1,5 +1,5 @@
-"""What was sent, as audit rows have it: the detail of the rows around a request, the requests of other plans that came
-later, and those without an answer, which may still arrive."""
+"""Requests as audit rows have them: their details, those of other plans that came later, and those without an answer,
+which may still arrive."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ def request_detail(
 
 
 def asked_in(detail: Mapping[str, Any]) -> tuple[dict[int, int], list[tuple[str, int, int]]]:
-    """The ends in a `request_detail`, and what it asks for: topic, partition, target; nothing, where it is no reset."""
+    """Return the ends in a `request_detail`, and what it asks for: topic, partition, target. Both are empty if it is no
+    reset."""
     ends = {int(partition): end for partition, end in detail.get("ends", {}).items()}
     return ends, [(topic, partition, target) for topic, partition, target in detail.get("parts", ())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unanswered:
-    """A request for one group. `before` is the audit row from right before it was sent; `targets` are the start offsets
-    that it asks for by topic and partition, none where it is about all of the group."""
+    """A request for one group that may still arrive. `before` is the audit row from right before it was sent; `targets`
+    are the start offsets that it asks for by topic and partition, none if it is about all of the group."""
 
     group_id: str
     before: AuditRow
@@ -47,7 +48,7 @@ class Unanswered:
 
 
 def unanswered(rows: Iterable[AuditRow], *, but: str) -> list[Unanswered]:
-    """The requests among `rows`, all of some groups, without those of plan `but`."""
+    """Return the unanswered requests among `rows`, which are all of some groups, except those of plan `but`."""
     known = list(rows)
     newest = {(one.plan_id, one.group_id, one.attempt): one for one in standings(known)}
     by_event: dict[tuple[str, str, str, int], AuditRow] = {
@@ -64,7 +65,8 @@ def unanswered(rows: Iterable[AuditRow], *, but: str) -> list[Unanswered]:
 
 
 def rival_of(key: tuple[str, str, int], target: int, requests: Iterable[Unanswered]) -> str | None:
-    """The plan of an unanswered request that puts this share partition to the same target."""
+    """Return the plan of an unanswered request that sets this share partition to the same target; None: there is
+    none."""
     group_id, topic, partition = key
     same = (one for one in requests if one.group_id == group_id and one.targets.get((topic, partition)) == target)
     return next((one.before.plan_id for one in same), None)
@@ -73,8 +75,8 @@ def rival_of(key: tuple[str, str, int], target: int, requests: Iterable[Unanswer
 def requests_after(
     journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
 ) -> Iterator[tuple[AuditRow, Key, int, Mapping[int, int]]]:
-    """Every share partition of a request for the same groups after the rows of `own`: the row before the request, what
-    it asks for, and the state partitions' ends then."""
+    """Yield every share partition of a request for the same groups after the rows of `own`: the row before the request,
+    what it asks for, and the state partitions' ends then."""
     first = {row.group_id: row.sequence for row in own if row.event == Event.BEFORE_CALL}
     wanted = {"group_id": sorted(groups), "event": Event.BEFORE_CALL.value}
     for row in journal.audit(wanted, first=min(first.values(), default=0) + 1):

@@ -1,1 +1,1 @@
-"""What became of a change: the state topic and the brokers, asked afterwards."""
+"""What became of a change, by the state topic and the brokers."""

@@ -50,7 +50,7 @@ _FOUND: Final = (
 
 
 def verified_partition(row: PartitionPlan, status: Status, error: str | None, **found: Any) -> VerifiedPartition:
-    """The outcome of one share partition of a plan, with what was `found` besides."""
+    """Return the row for the outcome of one share partition of a plan, with what was `found` besides."""
     names = ("group_id", "topic", "topic_id", "partition", "target_offset")
     about = {name: getattr(row, name) for name in names}
     return {**about, "status": status.value, "error": error, "advice": "", **dict.fromkeys(_FOUND), **found}
@@ -58,10 +58,10 @@ def verified_partition(row: PartitionPlan, status: Status, error: str | None, **
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPartition:
-    """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer:
-    its outcome is UNKNOWN). `ends` are the state partitions' ends right before it was sent. For a look that is not the
-    first: what others asked `later` (the ends then, and their target), and the record (state partition, offset) by
-    which it was found `overwritten_at`. `rival`: the plan whose unanswered request asked for the same before."""
+    """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer: its
+    outcome is UNKNOWN). `ends` are the state partitions' ends right before it was sent. From the second verification
+    on: what others asked `later` (the ends then, and their target), and the record (state partition, offset) by which
+    it was found `overwritten_at`. `rival`: the plan whose unanswered request asked for the same before."""
 
     row: PartitionPlan
     target_offset: int
@@ -74,7 +74,7 @@ class SentPartition:
 
 
 def sent_partitions(plan: ChangePlan, rows: Iterable[AuditRow]) -> list[SentPartition]:
-    """Every share partition that was sent by `rows`, those of one attempt at each group of `plan`."""
+    """Return every share partition that was sent by `rows`, which are those of one attempt at each group of `plan`."""
     requests: dict[str, dict[str, Any]] = {}
     answers: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -147,8 +147,8 @@ class ResetOutcome:
 
 
 def judge(case: ResetEvidence) -> ResetOutcome:
-    """What became of it. What another request did later is not mistaken for this one's work, nor for something that
-    overwrote it: behind it only a target of its own identifies this one."""
+    """Decide what became of a reset. The effect of a later request is not mistaken for this one's, nor for something
+    that overwrote it: behind a later request only a target of its own identifies this one."""
     end = min((end for end, _ in case.later), default=None)
     parts = [[seen for seen in case.records if end is None or seen[0][1] < end]]
     if end is not None and case.target not in {target for _, target in case.later}:
@@ -174,14 +174,15 @@ def _by_records(case: ResetEvidence, records: Sequence[Seen]) -> ResetOutcome | 
 
 
 def _unless_rival(case: ResetEvidence, found: ResetOutcome) -> ResetOutcome:
-    """What an unanswered request of another plan may have done is not this one's work, unless the broker said so."""
+    """Return `found`, or an unknown outcome where it may be the effect of another plan's unanswered request. If the
+    broker answered, it is this one's."""
     if case.rival is None or case.outcome is Outcome.DONE:
         return found
     return _unless_refused(case, found.evidence, f"plan {case.rival} asked for the same: this may be its work")
 
 
 def _afterwards(case: ResetEvidence, place: Place, reset: ShareSnapshot, later: Sequence[Seen]) -> ResetOutcome:
-    """What became of a reset that is there, by the first record after it that says something else."""
+    """Judge a reset that is there by the first record after it that says something else."""
     done = _by_state_epoch(case.before, reset.state_epoch)
     found = next((seen for seen in later if _contradicts(case.target, seen[1])), None)
     if found is None:
@@ -226,8 +227,8 @@ def _without_records(case: ResetEvidence) -> ResetOutcome:
 
 
 def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOutcome:
-    """By the present state alone, which is another than before and than the target. Whether the group's own work led
-    there is not known, unless it has not worked."""
+    """Judge by the present state alone, which is another than before and than the target. Whether the group's own work
+    led there is not known, unless it has not worked."""
     if case.group is None:
         return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)
     if case.overwritten_at is not None:
@@ -241,7 +242,7 @@ def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOu
 
 
 def _unless_refused(case: ResetEvidence, where: Place | None, why: str) -> ResetOutcome:
-    """Unknown, except where the broker refused it."""
+    """Return an unknown outcome, or FAILED if the broker refused it."""
     if case.outcome is Outcome.REFUSED:
         return ResetOutcome(status=Status.FAILED)
     return ResetOutcome(status=Status.UNKNOWN, evidence=where, why=why)
@@ -258,14 +259,14 @@ def _since(state_epoch: int | None, group: GroupNow | None) -> Since:
 
 
 def _is_of_a_request(record: StateRecord) -> bool:
-    """Whether a request wrote it (alter, initialize, delete) and not a leader."""
+    """Return whether a request (alter, initialize, delete) wrote the record, and not a leader."""
     if not isinstance(record, ShareSnapshot):
         return isinstance(record, Tombstone)
     return record.is_initialization and record.delivery_complete_count in (0, None)
 
 
 def _contradicts(target: int, record: StateRecord) -> bool:
-    """Whether a later record says something else than a reset to `target`."""
+    """Return whether a later record says something else than a reset to `target`."""
     return isinstance(record, Tombstone) or bool(record.batches) or record.start_offset not in (target, None)
 
 

@@ -1,7 +1,7 @@
-"""Looks at what an attempt did: in the state topic itself, by the broker's description, and for a while longer.
+"""Verification of resets: in the state topic, by the broker's description, and for a while longer.
 
-Nothing is changed in the cluster. What is found is noted and the lease is given back. This also settles an attempt
-whose process was killed, and corrects what an earlier look found.
+Nothing is changed in the cluster. The outcome is recorded and the lease is released. This also settles an attempt whose
+process was killed or whose answer was lost, and corrects what an earlier verification found.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _DONE: Final = frozenset({ChangeStatus.DONE, ChangeStatus.PARTLY})
 
 
 def verify_reset(run: ChangeRun[ResetPlan]) -> Settled:
-    """Find out what became of every group of the newest attempt at `plan` that is not known to be done: what was not
-    looked at yet, and what an earlier look found undone, overwritten or unclear, for a request that the network held
-    back may have arrived since; also what was done, where the unanswered request of another plan may have come after it
-    (`run.is_overtaken`: one has). Nothing to find out gives nothing.
+    """Find out what became of every group of the newest attempt at `plan` that is not known to be done. That includes
+    what an earlier verification found undone, overwritten or unclear: a request that the network held back may have
+    arrived since. It also includes what was done if the unanswered request of another plan may have come after it
+    (`run.is_overtaken`: one has). Without such a group the result is empty.
 
     Raises:
         ChangeInProgress: another living process executes it.
@@ -72,7 +72,7 @@ def verify_reset(run: ChangeRun[ResetPlan]) -> Settled:
 
 
 class _Verification:
-    """What became of the share partitions in `asked`, by the records of the state topic since they were sent."""
+    """The outcomes of the share partitions in `asked`, by the records of the state topic since they were sent."""
 
     def __init__(self, run: ChangeRun[ResetPlan], asked: Sequence[SentPartition]) -> None:
         self._cluster, self._journal, self._plan = run.cluster, run.journal, run.plan
@@ -84,7 +84,7 @@ class _Verification:
         """Every record since the requests were sent was read."""
 
     def outcomes(self) -> tuple[VerifiedPartition, ...]:
-        """What became of each, in order."""
+        """Return the outcome of each, in order."""
         if self._plan.cluster.state_reason is not None:
             return self._by_description()
         self._lookup = StateLookup(StateTopic(self._cluster.admin))
@@ -116,7 +116,8 @@ class _Verification:
         return is_open and self._journal.now_ms < one.sent_at_ms + self._wait_s * 1000
 
     def _look(self) -> list[ResetOutcome]:
-        """What the records show by now; groups are described where that separates their own work from other changes."""
+        """Return what the records show by now. Groups are described where that separates their own work from other
+        changes."""
         self._read()
         states = StateFacts() if self._is_complete else read_states(self._cluster, self._keys)
         findings = [self._judged(one, states, None) for one in self._asked]
@@ -132,8 +133,8 @@ class _Verification:
         return [self._judged(one, states, groups.get(one.row.group_id)) for one in self._asked]
 
     def _read(self) -> None:
-        """Take in what came since the last time. Where records were pruned meanwhile, the tables may still have them;
-        without them, or where the log lost its end, what is left is taken in."""
+        """Read the records since the last time. If records were pruned meanwhile, the tables may still have them. If
+        they do not, or the log lost its end, the rest is used."""
         before = self._position
         try:
             records, self._position = self._lookup.read_from(self._keys, before)
@@ -181,7 +182,7 @@ class _Verification:
         return judge(case)
 
     def _by_description(self) -> tuple[VerifiedPartition, ...]:
-        """Without the state topic: the broker's word alone."""
+        """Return the outcomes without the state topic, by the broker's description only."""
         described = until(
             self._wait_s,
             self._start_offsets,
@@ -196,14 +197,14 @@ class _Verification:
         )
 
     def _start_offsets(self) -> list[int | None]:
-        """The start offsets that the broker describes."""
+        """Return the start offsets that the broker describes."""
         found = described_offsets(self._cluster.admin, dict.fromkeys(one.row.group_id for one in self._asked))
         offsets = [found[one.row.group_id].get((one.row.topic, one.row.partition)) for one in self._asked]
         return [None if offset is None else offset.start_offset for offset in offsets]
 
 
 def until(wait_s: float, look: Callable[[], T], is_late: Callable[[T], bool]) -> T:
-    """What `look` finds when it is not late any more, or the time is over."""
+    """Return the result of `look` once `is_late` does not hold for it, or when the time is over."""
     patience = Backoff(wait_s)
     while True:
         found = look()
@@ -255,8 +256,8 @@ def _verified(
 def open_attempts(
     journal: Journal, plan: ResetPlan, rivals: Sequence[Unanswered] = (), *, is_overtaken: bool = False
 ) -> list[GroupStatus]:
-    """The newest attempt at each group of `plan` that is not settled, or settled as something else than done, or that
-    one of `rivals` may have overtaken since. Raises as `check_free`."""
+    """Return the newest attempt at each group of `plan` that is not settled, or settled as something else than done, or
+    that one of `rivals` may have overtaken since. Raises as `check_free`."""
     rows = journal.audit({"plan_id": plan.plan_id})
     sent = {row.group_id: row.sequence for row in rows if row.event == Event.BEFORE_CALL}
     overtaken = {one.group_id for one in rivals if one.before.sequence < sent.get(one.group_id, 0)}
@@ -274,7 +275,7 @@ def open_attempts(
 
 
 def unsettled(run: ChangeRun[Any]) -> list[GroupStatus]:
-    """The newest attempt at each group of the plan that is not settled. Raises as `check_free`."""
+    """Return the newest attempt at each group of the plan that is not settled. Raises as `check_free`."""
     found = run.journal.standings({"plan_id": run.plan.plan_id})
     own = [one for one in found if one.lease is not None or one.standing in OPEN]
     check_free(own, run.plan.plan_id, run.journal.now_ms)
@@ -282,7 +283,7 @@ def unsettled(run: ChangeRun[Any]) -> list[GroupStatus]:
 
 
 def check_free(attempts: Iterable[GroupStatus], plan_id: str, now_ms: int) -> None:
-    """Raise ChangeInProgress when another process that may live is at one of `attempts`."""
+    """Raise ChangeInProgress if another process that may live works on one of `attempts`."""
     for one in attempts:
         lease, is_answered = one.lease, one.newest.event == Event.AFTER_CALL
         if lease is not None and not is_answered and lease.is_held(now_ms) and not lease.is_own:
@@ -292,7 +293,7 @@ def check_free(attempts: Iterable[GroupStatus], plan_id: str, now_ms: int) -> No
 def sent_in_attempts(
     journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStatus], rivals: Sequence[Unanswered] = ()
 ) -> list[SentPartition]:
-    """Every share partition that was sent in `attempts`, after `rivals`; nothing where none was."""
+    """Return every share partition that was sent in `attempts`, after `rivals`."""
     newest = {one.group_id: one.attempt for one in attempts}
     rows = journal.audit({"plan_id": plan.plan_id})
     own = [row for row in rows if row.group_id is not None and row.attempt == newest.get(row.group_id)]
@@ -315,7 +316,7 @@ def note_found(
     found: Sequence[VerifiedPartition],
     outcomes: Mapping[str, tuple[str, Mapping[str, Any]]],
 ) -> Settled:
-    """Note what was `found` of share partitions and groups in `attempts`, and give the leases back."""
+    """Record what was `found` of share partitions and groups in `attempts`, and release the leases."""
     newest, about = {one.group_id: one.attempt for one in attempts}, {"plan_id": run.plan.plan_id}
     if found:
         run.journal.write_executions({**row, **about, "attempt": newest[row["group_id"]]} for row in found)
@@ -328,8 +329,8 @@ def note_found(
 def closing(
     plan: ChangePlan, attempts: Iterable[GroupStatus], outcomes: Mapping[str, tuple[str, Mapping[str, Any]]]
 ) -> list[AuditEntry]:
-    """For each group the outcome that was found, with its detail, and its lease given back; one that was never sent
-    failed."""
+    """Return the audit entries that close `attempts`: for each group the outcome with its detail, and the release of
+    its lease. A group to which nothing was sent failed."""
     entries: list[AuditEntry] = []
     for one in attempts:
         if one.group_id in outcomes:
@@ -343,7 +344,7 @@ def closing(
 
 
 def group_outcome(one: GroupStatus, statuses: Sequence[Status]) -> tuple[str, dict[str, Any]]:
-    """What became of a group by its share partitions, and the detail of the row about it."""
+    """Return what became of a group by its share partitions, and the detail of the row about it."""
     detail: dict[str, Any] = {"statuses": Counter(statuses)}
     if one.standing in _MAY_CHANGE | _DONE:
         detail["corrects"] = one.standing.value
@@ -356,7 +357,8 @@ def group_outcome(one: GroupStatus, statuses: Sequence[Status]) -> tuple[str, di
 
 
 def _overwritten(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, int]) -> dict[Key, Place | None]:
-    """By share partition, the record by which the last look found its reset overwritten; None: it did not."""
+    """Return by share partition the record by which the last verification found its reset overwritten; None: it did
+    not."""
     found: dict[Key, Place | None] = {}
     for row in rows:
         if row["attempt"] == newest.get(row["group_id"]):

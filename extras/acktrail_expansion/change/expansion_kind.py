@@ -79,7 +79,7 @@ class _Expansion(ChangeKind[ExpansionPlan]):
 
         def call(group_id: str) -> Sequence[ChangeResult] | AcktrailError:
             request = {"request": "CreatePartitions", **counts}
-            return attempt.call(group_id, request, partial(_send, admin, plan, refused), look=look)
+            return attempt.call(group_id, request, partial(_send, admin, plan, refused), check=look)
 
         with attempt.take_leases(run.check, run.requests):
             done = attempt.send([""], call, run.cluster.kafka.request_timeout_ms, goes_on=False)

@@ -97,7 +97,7 @@ def _known(target: TablesConfig) -> KnownNames | None:
 def _release(admin: ShareGroupAdmin) -> DoctorCheck:
     capabilities = admin.capabilities()
     if not capabilities.describes_share_groups:
-        hint = "share groups need Kafka 4.1 with share.version=1, or 4.2 and later"
+        hint = "share groups need the feature share.version, which Kafka 4.2 and later begin with"
         return DoctorCheck(what="release", status="missing", detail="does not describe share groups", hint=hint)
     if not capabilities.reports_lag:
         hint = "Kafka reports lag from 4.2 on (KIP-1226); until then it stays unknown"

@@ -77,7 +77,7 @@ def error_for(code: int, message: str | None, *, operation: str, kind: str, name
     if code == UNSUPPORTED_VERSION:
         return errors.ConfigurationError(
             f"this cluster does not serve share groups: {text}",
-            hint="Kafka 4.2 or later has them on; on 4.1 set the feature share.version to 1",
+            hint="set the feature share.version to 1 (kafka-features.sh); Kafka 4.2 and later begin with it",
             data=data,
         )
     if code in _TRY_LATER:

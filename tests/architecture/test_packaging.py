@@ -83,7 +83,10 @@ def test_pip_can_install_what_uv_installs() -> None:
 PLACES: Final = (".", "connectors", "extras", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
 TESTS_WHERE_NAMED: Final = {
     "copied_logs": ("tests/cli/test_main.py",),
-    "expansion": ("tests/change/test_plan.py", "tests/view/test_table_metrics.py::test_a_scrape_follows_the_tables"),
+    "expansion": (
+        "tests/change/plan/test_reset_plan.py",
+        "tests/view/test_table_metrics.py::test_a_scrape_follows_the_tables",
+    ),
 }
 """Of each branch: tests of the trunk where it is asked for, and is not there. All tests: `make test-trunk`."""
 COMMAND_OF: Final = {"copied_logs": "decode", "demo": "demo", "expansion": "expan", "migration": "migration"}

@@ -264,12 +264,6 @@ def test_epochs_of_checkpoints_start_and_step() -> None:
     assert (iii(65_535, 0, first=5), i(65_535, 0)) == ([6], [1])
 
 
-def test_a_checkpoint_without_start_is_found() -> None:
-    """R000-28: only a delta may leave the start offset out."""
-    log = as_log([Checkpoint(key=KEYS[0], checkpoint_epoch=0, start_offset=None, batches=())])
-    assert [found.rule for found in replay_checkpoint_log(log).violations] == [Rule.CHECKPOINT_HAS_START]
-
-
 @given(batches())
 def test_the_rules_of_order_are_the_order_of_batches(found: tuple[StateBatch, ...]) -> None:
     """Batches break none of the three rules exactly when they are ascending and disjoint."""

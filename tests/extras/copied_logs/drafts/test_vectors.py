@@ -113,14 +113,6 @@ def test_delta_indices_do_not_choose_the_state_partition() -> None:
     assert [found.rule for found in replay_checkpoint_log(moved).violations] == [Rule.ONE_STATE_PARTITION_PER_KEY]
 
 
-def test_a_missing_delta_is_a_finding() -> None:
-    """R000-18, R000-20: the index after it is no valid step, at the offset of its record."""
-    records = [{"CheckpointEpoch": 0}, *({"CheckpointEpoch": 0, "DeltaIndex": index} for index in (0, 2))]
-    found = replay_checkpoint_log(as_log([keyed({**each, "StateBatches": []}) for each in records])).violations
-
-    assert [(each.rule, each.offset) for each in found] == [(Rule.DELTA_INDEX_STEP, 2)]
-
-
 def test_an_index_used_twice_loses_data() -> None:
     """R000-14, R000-29: compaction of a log with a reused index changes the state, and replay says so beforehand."""
     case = vector("DV-delta-index-reuse-loses-data")

@@ -1,8 +1,8 @@
 """Contradict requirements one by one and count which contradictions the tests notice; `make mutants`.
 
 Each mutant of ``tests/mutants.toml`` goes into a copy of the sources; there the tests run that its rows of
-``requirements.md`` name, without those that start a broker, Spark or Airflow. A mutant that no test notices ends the
-run with 1. Arguments: parts of names, to run some mutants only.
+``requirements.md`` name, without those that start a broker, Spark or Airflow. A mutant that the tests of one row do not
+notice ends the run with 1. Arguments: parts of names, to run some mutants only.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ def main(names: list[str]) -> int:
     shown = _shown()
     mutants = tomllib.loads((ROOT / "tests/mutants.toml").read_text("utf-8"))["mutant"]
     chosen = [each for each in mutants if not names or any(name in each["name"] for name in names)]
-    tests = {each["name"]: sorted({test for row in each["rows"] for test in shown[row]}) for each in chosen}
+    tests = sorted({test for each in chosen for row in each["rows"] for test in shown[row]})
     with tempfile.TemporaryDirectory() as folder:
         copy = _copy(Path(folder))
-        if _run(copy, sorted({test for found in tests.values() for test in found})) != _PASSED:
+        if _run(copy, tests) != _PASSED:
             print("the tests fail without a mutant")
             return 1
         survived = 0
         for each in chosen:
-            lives = _survives(copy, each["edits"], tests[each["name"]])
-            survived += lives
-            print(f"{'SURVIVED' if lives else 'killed':9} {', '.join(each['rows']):34} {each['name']}", flush=True)
+            passed = _unnoticed(copy, each["edits"], {row: shown[row] for row in each["rows"]})
+            survived += bool(passed)
+            of = f" (by the tests of {', '.join(passed)})" if passed else ""
+            verdict = "SURVIVED" if passed else "killed"
+            print(f"{verdict:9} {', '.join(each['rows']):34} {each['name']}{of}", flush=True)
     print(f"{len(chosen) - survived} of {len(chosen)} mutants killed")
     return min(survived, 1)
 
@@ -60,9 +62,9 @@ def _copy(folder: Path) -> Path:
     return folder
 
 
-def _survives(copy: Path, edits: list[tuple[str, str, str]], tests: list[str]) -> bool:
-    """Whether all tests pass with the edits in place, which are taken back. Raises ValueError: an edit fits nothing, or
-    the tests cannot run."""
+def _unnoticed(copy: Path, edits: list[tuple[str, str, str]], rows: dict[str, list[str]]) -> list[str]:
+    """The rows whose tests all pass with the edits in place, which are taken back. Raises ValueError: an edit fits
+    nothing, or tests cannot run."""
     originals: dict[Path, str] = {}
     for name, before, after in edits:
         file = copy / name
@@ -72,13 +74,13 @@ def _survives(copy: Path, edits: list[tuple[str, str, str]], tests: list[str]) -
             raise ValueError(f"{name} has no {before.strip()!r}")
         file.write_text(text.replace(before, after), "utf-8")
     try:
-        code = _run(copy, tests)
+        codes = {row: _run(copy, tests) for row, tests in rows.items()}
     finally:
         for file, text in originals.items():
             file.write_text(text, "utf-8")
-    if code not in (_PASSED, _FAILED):
-        raise ValueError(f"pytest ends with {code}: {', '.join(tests)}")
-    return code == _PASSED
+    if not {_PASSED, _FAILED}.issuperset(codes.values()):
+        raise ValueError(f"pytest could not run the tests of a row: {codes}")
+    return [row for row, code in codes.items() if code == _PASSED]
 
 
 def _run(copy: Path, tests: list[str]) -> int:

@@ -26,6 +26,7 @@ def test_typed_records(vector: dict[str, Any]) -> None:
     form = record_json(addressed, dialect)
 
     assert {name: form.get(name) for name in vector["says"]} == vector["says"]
+    assert (getattr(addressed.record, "start_offset", 0) is None) == (vector["says"].get("start_offset") == -1)
     if vector["dialect"] in DRAFTS:
         assert encode_in(vector["dialect"], addressed.record) == (key, value)
     else:

@@ -1,6 +1,6 @@
-"""The audit of changes: rows that hold each the hash of the one before, so that none can be altered or left out unseen.
+"""Rows of the audit of changes: each holds the hash of the one before, so that none can be altered or left out unseen.
 
-The chain alone does not show that its end was cut off: see `integrity` for what does.
+The chain itself does not show that its end was cut off: `acktrail.view.integrity` does.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """Something that is not as it was written. `sequence`: the first audit row concerned, where it is one."""
+    """A row or table that is not as it was written. `sequence`: the first audit row concerned, if it is one."""
 
     why: str
     table: str = AUDIT
@@ -101,20 +101,21 @@ class Flaw:
 
 
 def audit_entry(plan: AuditedPlan, attempt: int, event: Event, group_id: str | None = None, **more: Any) -> AuditEntry:
-    """One step of an attempt at `plan`; `more`: its `outcome` and `detail`."""
+    """Return one step of an attempt at `plan`; `more`: its `outcome` and `detail`."""
     about: dict[str, Any] = {"kind": plan.kind, "plan_id": plan.plan_id, "plan_hash": plan.plan_hash}
     return AuditEntry(**about, **more, event=event, attempt=attempt, group_id=group_id or None)
 
 
 def first_link(cluster_id: str) -> str:
-    """What the first row of a cluster's audit holds as the hash before it."""
+    """Return the hash that the first row of a cluster's audit holds in place of a row before it."""
     return fingerprint({"cluster_id": cluster_id})
 
 
 def chained(
     entries: Sequence[AuditEntry], stamp: Mapping[str, Any], *, sequence: int, previous_hash: str
 ) -> list[AuditRow]:
-    """`entries` as the rows that follow `previous_hash`, numbered from `sequence` on; `stamp` has what all share."""
+    """Return `entries` as the rows that follow `previous_hash`, numbered from `sequence` on; `stamp` has the columns
+    that all share."""
     rows: list[AuditRow] = []
     for number, entry in enumerate(entries, start=sequence):
         detail = canonical_json(to_json_value(entry.detail))
@@ -129,17 +130,17 @@ def chained(
 
 
 def in_order(rows: Iterable[AuditRow]) -> list[AuditRow]:
-    """`rows` by their sequence; one that lost it comes first."""
+    """Sort `rows` by their sequence; a row that lost it comes first."""
     return sorted(rows, key=lambda row: -1 if row.sequence is None else row.sequence)
 
 
 def is_sealed(row: AuditRow) -> bool:
-    """Whether `row` has the hash that its fields give."""
+    """Return whether `row` has the hash that its fields give."""
     return row.sequence is not None and row.audited_at is not None and _hash_of(row) == row.row_hash
 
 
 def check_chain(rows: Iterable[AuditRow], cluster_id: str) -> Flaw | None:
-    """The first flaw of `rows`, in any order; None: they are a whole chain from its first link on."""
+    """Return the first flaw of `rows`, in any order; None: they are a whole chain from its first link on."""
     previous = first_link(cluster_id)
     for number, row in enumerate(in_order(rows)):
         why = _why_broken(row, number, previous)
@@ -168,10 +169,11 @@ def _hash_of(row: AuditRow) -> str:
 
 
 def row_digest(row: Mapping[str, Any]) -> str:
-    """The hash of one stored row. Null columns do not count: a column that a later release adds changes nothing."""
+    """Return the hash of one stored row. Null columns do not count: a column that a later release adds changes
+    nothing."""
     return fingerprint({name: to_json_value(value) for name, value in row.items() if value is not None})
 
 
 def rows_digest(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The hash of a set of stored rows in any order."""
+    """Return the hash of a set of stored rows in any order."""
     return fingerprint(sorted(row_digest(row) for row in rows))

@@ -26,13 +26,13 @@ PARTIAL: Final = "partial"
 
 
 class ChangeStatus(StrEnum):
-    """How an attempt to change one group stands, or (from PLANNED on) a whole plan alone. In the order of how much it
-    asks of a person.
+    """The status of an attempt to change one group, or (from PLANNED on) of a whole plan only, in the order of how much
+    it asks of a person.
 
-    UNKNOWN: it was sent, or was about to be, and its outcome was not noted. UNVERIFIED: the coordinator answered that
-    it is done. OVERWRITTEN: it was done, and something changed it again while the group was empty. FAILED: nothing was
-    changed. STARTED: the lease was taken and nothing was sent. STOPPED: parts were, or may have been, carried out, a
-    rejection closed the rest. UNDONE: another plan took back everything that this one did.
+    UNKNOWN: it was sent, or was about to be, and its outcome was not recorded. UNVERIFIED: the coordinator answered
+    that it is done. OVERWRITTEN: it was done, and something changed it again while the group was empty. FAILED: nothing
+    was changed. STARTED: the lease was taken and nothing was sent. STOPPED: parts were, or may have been, carried out,
+    a rejection closed the rest. UNDONE: another plan took back everything that this one did.
     """
 
     UNKNOWN = "UNKNOWN"
@@ -114,7 +114,7 @@ class Lease:
     pid: int
 
     def is_held(self, now_ms: int) -> bool:
-        """Whether its holder may still send: it is in time and, where it can be seen from this machine, alive."""
+        """Return whether its holder may still send: it is in time and, if it is on this machine, alive."""
         return now_ms < self.expires_at_ms and not (self.host == socket.gethostname() and not _is_alive(self.pid))
 
     @property
@@ -122,7 +122,7 @@ class Lease:
         return (self.host, self.pid) == (socket.gethostname(), os.getpid())
 
     def text(self, now_ms: int) -> str:
-        """Who has it for how long, for people."""
+        """Return who has it for how long, for people."""
         left = (self.expires_at_ms - now_ms) // 1000 + 1
         return f"process {self.pid} on {self.host} has it, for at most {left} s more"
 
@@ -143,13 +143,13 @@ class GroupStatus:
     unknown: GroupStatus | None = None
 
     def at(self, now_ms: int) -> GroupStatus:
-        """As it counts at a moment: what holds a lease that is not over is still running."""
+        """Return the status as it counts at a moment: a group whose lease is in force is still running."""
         if self.lease is not None and self.lease.is_held(now_ms) and self.standing in {*OPEN, ChangeStatus.STARTED}:
             return replace(self, standing=ChangeStatus.RUNNING)
         return self
 
     def after(self, row: AuditRow) -> GroupStatus:
-        """After one more row of the attempt."""
+        """Return the status after one more row of the attempt."""
         is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else self.is_partial
         standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None)) or self.standing
         if standing is ChangeStatus.DONE and is_partial:
@@ -169,8 +169,8 @@ class GroupStatus:
 
 
 def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
-    """How every group stands in the newest attempt of every plan, oldest first. Decisions, and rows that vouch for
-    others, are skipped."""
+    """Return the status of every group in the newest attempt of every plan, oldest first. Decisions, and rows that
+    vouch for others, are skipped."""
     found: dict[tuple[str, str], GroupStatus] = {}
     for row in in_order(rows):
         if row.group_id is None and (not row.attempt or row.event in _NO_STEP):
@@ -186,22 +186,22 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
 
 
 def blocking(found: Iterable[GroupStatus], group_id: str, *, plan_id: str, now_ms: int) -> GroupStatus | None:
-    """What keeps others from changing a group, or from carrying out a plan that is about none: a lease that is in
-    force, or an outcome that was not looked for yet.
-    One that verification could not find out gave its lease back: a new plan starts from what is there now."""
+    """Return what keeps others from changing a group, or from carrying out a plan that is about none: a lease in force,
+    or an outcome that was not looked for yet. The lease is released when verification cannot determine the outcome: a
+    new plan starts from what is there now."""
     own = (one for one in found if one.group_id == group_id and (group_id or one.plan_id == plan_id))
     leased = ((one, one.lease) for one in own if one.lease is not None)
     return next((one for one, lease in leased if lease.is_held(now_ms) or one.standing is _S.UNKNOWN), None)
 
 
 def status_found(outcome: str) -> ChangeStatus:
-    """How a group stands once verification found this."""
+    """Return the status of a group once verification found this outcome."""
     return _NEXT[Event.VERIFIED, outcome]
 
 
 def worst_status(found: Iterable[ChangeStatus]) -> ChangeStatus:
-    """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person; PARTLY with
-    one changed and one unchanged group."""
+    """Return the status of a plan by those of its groups: RUNNING while one is, else what asks most of a person; PARTLY
+    with one changed and one unchanged group."""
     every = frozenset(found)
     if ChangeStatus.RUNNING in every:
         return ChangeStatus.RUNNING
@@ -220,7 +220,7 @@ def _is_alive(pid: int) -> bool:
 
 
 class Step(StrEnum):
-    """What is asked of a plan. EXPIRE: time passed, no answer came or the plan became too old."""
+    """A step that a person or a clock takes with a plan. EXPIRE: no answer came in time, or the plan became too old."""
 
     APPROVE = "approve"
     REJECT = "reject"
@@ -230,7 +230,7 @@ class Step(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """Why a step is refused. `text` follows the plan's name; its `NextStep` says what to do instead."""
+    """The reason why a step is refused. `text` follows the plan's name; its `NextStep` says what to do instead."""
 
     rule: str
     text: str
@@ -245,7 +245,7 @@ class NextStep(NamedTuple):
     is_open: bool = False
 
     def on(self, plan_id: str, new_plan: str = PLAN_AGAIN) -> NextStep:
-        """For the plan with this id; `new_plan` says how a plan of its kind is made."""
+        """Return the words for the plan with this id; `new_plan` says how a plan of its kind is made."""
         command, form = (text.format(plan=plan_id, new_plan=new_plan) for text in (self.command, self.form))
         return NextStep(command, form, self.is_open)
 
@@ -288,12 +288,12 @@ while it lasts), or why it is refused."""
 
 
 def life_at(status: ChangeStatus, verified: str | None = None) -> Mapping[Step, _Answer]:
-    """The answer to each step, by the status of a plan and what verification found last."""
+    """Return the answer to each step, by the status of a plan and what verification found last."""
     return LIFE.get((status, verified)) or LIFE[status, None]
 
 
 def next_step(status: ChangeStatus, verified: str | None = None) -> NextStep:
-    """What a person does next, by the status of a plan and what verification found last."""
+    """Return what a person does next, by the status of a plan and what verification found last."""
     words = _WORDS[status].get(verified, _WORDS[status])
     return NextStep(words["command"], words["form"], words.get("open", False))
 
@@ -328,11 +328,11 @@ class PlanLife:
     undone_by: tuple[str, ...] = ()
 
     def next(self, new_plan: str = PLAN_AGAIN) -> NextStep:
-        """What a person does next; `new_plan` says how a plan of its kind is made."""
+        """Return what a person does next; `new_plan` says how a plan of its kind is made."""
         return next_step(self.standing, self.verified).on(self.plan_id, new_plan)
 
     def after(self, step: Step) -> ChangeStatus:
-        """The standing after `step`. Raises ChangeRefused with the rule that forbids it, ChangeInProgress when a
+        """Return the status after `step`. Raises ChangeRefused with the rule that forbids it, ChangeInProgress when a
         process executes the plan, OutcomeUnknown when its outcome is not known."""
         answer = life_at(self.standing, self.verified)[step]
         if isinstance(answer, Refusal):
@@ -369,8 +369,8 @@ def life_of(
     is_expired: bool = False,
     undone: Undone = _NOT_UNDONE,
 ) -> PlanLife:
-    """How the plan stands by `rows` of the audit. `is_refused`: it has refusals. `is_expired`: it is too old now, which
-    counts while nothing was attempted. `undone`: what other plans took back of it."""
+    """Return the status of a plan by `rows` of the audit. `is_refused`: it has refusals. `is_expired`: it is too old
+    now, which counts while nothing was attempted. `undone`: what other plans took back of it."""
     mine = sorted((row for row in rows if row.plan_id == plan_id), key=lambda row: row.sequence)
     groups = tuple(found.at(now_ms) for found in standings(mine))
     standing = worst_status(group.standing for group in groups)
@@ -395,5 +395,5 @@ def life_of(
 
 
 def note_of(row: AuditRow) -> str:
-    """Why a decision was made; empty where no reason was given."""
+    """Return why a decision was made; empty if no reason was given."""
     return str(json.loads(row.detail).get("note", ""))

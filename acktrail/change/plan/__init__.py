@@ -1,1 +1,1 @@
-"""What is asked of brokers and tables before a plan is made, and again before it is executed."""
+"""A plan: the snapshot of the cluster that it is made from, impact, rules, and the file it is kept in."""

@@ -1,8 +1,7 @@
-"""What the plan of every kind of change has: a value that a person reads, with a hash over all of it. Plans as text
-that is refused after an edit, as rows of ``reset_plans``, and as rows of what they say about each share partition.
+"""What the plan of every kind of change has: a value that a person reads, with a hash over all of it; its text, and its
+rows in the tables.
 
-A plan is a frozen dataclass, and a file its plain data: one that was edited is found out by its shape first, then by
-its hash.
+A plan is a frozen dataclass, and a file its plain data. An edited file is found by its shape first, then by its hash.
 """
 
 from __future__ import annotations
@@ -105,11 +104,12 @@ class ChangePlan(AuditedPlan):
 
     @property
     def in_words(self) -> str:
-        """What it does, by what will be sent."""
+        """What the plan does, in a few words that follow from what will be sent."""
         raise NotImplementedError
 
     def derived(self) -> dict[str, Any]:
-        """The fields that follow from what will be sent: a plan that says something else in one of them is refused."""
+        """Return the fields that follow from what will be sent. A plan that says something else in one of them is
+        refused."""
         return {"strategy": self.in_words, "totals": totals_of(self.partitions, self.refusals)}
 
     def row(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ PlanT = TypeVar("PlanT", bound=ChangePlan)
 
 
 def totals_of(partitions: Sequence[PartitionPlan], refusals: Sequence[Notice]) -> Totals:
-    """The sums over share partitions, without those that `refusals` are about."""
+    """Return the sums over share partitions, without those that `refusals` are about."""
     refused = RefusedParts(refusals)
     rows = [row for row in partitions if row.key not in refused]
     impacts = [row.impact for row in rows if row.impact is not None]
@@ -168,12 +168,12 @@ def totals_of(partitions: Sequence[PartitionPlan], refusals: Sequence[Notice]) -
 
 
 def plan_json(plan: ChangePlan) -> str:
-    """A plan as the text of a file."""
+    """Return a plan as the text of a file."""
     return json.dumps(to_json_value(plan), indent=1, ensure_ascii=True) + "\n"
 
 
 def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
-    """Refuse a plan from the future, or one that is too old. Raises PlanStale: `from_the_future` or `too_old`."""
+    """Raise PlanStale if a plan is from the future (`from_the_future`) or too old (`too_old`)."""
     created_at = instant_text(created_at_ms)
     if created_at_ms > now_ms + _CLOCK_SKEW_MS:
         text = f"the plan says it was made at {created_at}, and it is {instant_text(now_ms)}"
@@ -183,8 +183,8 @@ def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> N
 
 
 def partition_rows(plan: ChangePlan) -> list[dict[str, Any]]:
-    """One row for each share partition: where it is to start, what that does, whether a refusal is about it, and its
-    notices."""
+    """Return one row for each share partition: where it is to start, what that does, whether a refusal is about it, and
+    its notices."""
     refused = RefusedParts(plan.refusals)
     texts: dict[tuple[str | None, str | None, int | None], list[str]] = defaultdict(list)
     for notice in plan.notices:
@@ -198,13 +198,13 @@ def partition_rows(plan: ChangePlan) -> list[dict[str, Any]]:
 
 
 def hash_of(plan: ChangePlan) -> str:
-    """The hash that `plan` should have: over all fields but `plan_hash`."""
+    """Return the hash that `plan` should have: over all fields but `plan_hash`."""
     data = to_json_value(plan)
     del data["plan_hash"]
     return fingerprint(data)
 
 
 def with_hash(plan: PlanT) -> PlanT:
-    """`plan` with what follows from what will be sent, and with the hash over its other fields."""
+    """Return `plan` with the fields that follow from what will be sent, and with the hash over its other fields."""
     plan = replace(plan, **plan.derived())
     return replace(plan, plan_hash=hash_of(plan))

@@ -1,4 +1,4 @@
-"""Where a share partition is to start by a strategy, and what a new start offset does to its records. Pure.
+"""The target of a share partition by a strategy, and what a new start offset does to its records. Pure.
 
 Kafka restarts the share partition at the target: every state batch is dropped, delivery counts start at one.
 """
@@ -19,8 +19,8 @@ _GIVEN: Final = OWN_SCOPE | {StrategyKind.TO_HISTORY}
 
 
 class CountUnit(StrEnum):
-    """What the numbers of a plan count: records that the group gets, or (the log was not looked through) offsets, which
-    are as many or more."""
+    """What the numbers of a plan count: records that the group gets, or (if the log was not read) offsets, which are as
+    many or more."""
 
     RECORDS = "records"
     OFFSETS = "offsets"
@@ -60,7 +60,7 @@ class Impact:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the finished records are all known: those below the start offset, and those of the state."""
+        """Whether all finished records are known: those below the start offset, and those of the state."""
         return self.delivered_again is not None and not self.passed_unknown
 
     @property
@@ -70,18 +70,19 @@ class Impact:
 
     @property
     def archived_forgotten(self) -> int | None:
-        """How many archived records are given new life; None: it is not known."""
+        """How many archived records are delivered again; None: it is not known."""
         return self.archived_known if self.is_exact else None
 
 
 def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
-    """The impact of starting at `target`, which is within the log; None: there is no target, or the log is not known.
+    """Return the impact of starting at `target`, which is within the log; None: there is no target, or the log is not
+    known.
 
-    Without a start offset nothing was delivered before; whether records are skipped is not known: the group's
-    configuration would have decided where to begin. A group that does not exist has finished nothing: all below the
-    target are skipped. Without the state (`state_reason`) the records below the start offset are counted, and that none
-    before it is skipped. Where the state was deleted, and is to be taken back, it is the deleted one that counts: what
-    was finished there comes again. Cost: each batch is read once.
+    Without a start offset nothing was delivered before; whether records are skipped is not known, because the group's
+    configuration would have decided where to begin. A group that does not exist has finished nothing: all records below
+    the target are skipped. Without the state (`state_reason`) only the records below the start offset are counted, and
+    a target at or below it skips nothing. If the state was deleted and is to be taken back, the deleted state counts:
+    what was finished there is delivered again. Cost: each batch is read once.
     """
     log_start, log_end = facts.log_start_offset, facts.log_end_offset
     if target is None or log_start is None or log_end is None:
@@ -126,13 +127,13 @@ def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
 
 
 def _covered(records: RecordCounter, batch: StateBatch, first: int, last: int | None = None) -> int:
-    """How many records of `batch` lie from `first` to `last`."""
+    """Return how many records of `batch` lie from `first` to `last`."""
     end = batch.last_offset if last is None else min(last, batch.last_offset)
     return records.count(max(first, batch.first_offset), end)
 
 
 def _batches(facts: PartitionFacts, first: int, log_end: int) -> tuple[StateBatch, ...]:
-    """The state's batches without overlaps, from `first` to the log's end."""
+    """Return the state's batches without overlaps, from `first` to the log's end."""
     rows = [
         StateBatch(first_offset=begin, last_offset=min(last, log_end - 1), delivery_state=state, delivery_count=count)
         for begin, last, state, count in (() if facts.state is None else facts.state.batches)
@@ -144,8 +145,8 @@ def _batches(facts: PartitionFacts, first: int, log_end: int) -> tuple[StateBatc
 def _forgotten(
     facts: PartitionFacts, records: RecordCounter, kept_from: int, passed: int, batches: Sequence[StateBatch]
 ) -> dict[str, Any]:
-    """What is forgotten from `kept_from` on: finished records among `batches`, and the `passed` ones below the start
-    offset, as far as the history shows."""
+    """Return what is forgotten from `kept_from` on: finished records among `batches`, and the `passed` ones below the
+    start offset, as far as the history shows."""
     below, last = facts.passed, min(facts.recorded_start or 0, facts.log_end_offset or 0) - 1
     if below is None or (below.first_offset, below.last_offset) != (kept_from, last):
         reason = "the history was not asked" if passed else None
@@ -167,7 +168,7 @@ def _forgotten(
 
 
 class Clamp(StrEnum):
-    """Why the target is not the offset that was asked for."""
+    """The reason why the target is not the offset that was asked for."""
 
     BELOW_LOG_START = "below_log_start"
     ABOVE_LOG_END = "above_log_end"
@@ -175,8 +176,8 @@ class Clamp(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """`target` None: there is none, and `refusal` (rule, text) says why. `wanted` is the offset before it was clamped
-    to the log. `note` (rule, text) explains an unexpected target."""
+    """A target, or why there is none: `target` None, and `refusal` (rule, text). `wanted` is the offset before it was
+    clamped to the log. `note` (rule, text) explains an unexpected target."""
 
     wanted: int | None = None
     target: int | None = None
@@ -186,9 +187,9 @@ class Resolution:
 
 
 def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange = OutOfRange.CLAMP) -> Resolution:
-    """The target of one share partition: in [log start, log end] for any request, or refused. The same numbers as
-    Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of range is clamped, the
-    current offset of a share partition that is not initialized is the log's end."""
+    """Return the target of one share partition: in [log start, log end] for any request, or refused. The numbers are
+    those of Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of range is
+    clamped, the current offset of a share partition that is not initialized is the log's end."""
     start, end = facts.log_start_offset, facts.log_end_offset
     if start is None or end is None:
         return Resolution(refusal=("log_unknown", f"the ends of the log are not known: {facts.log_error}"))
@@ -207,7 +208,7 @@ def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange 
 def _wanted(
     strategy: Strategy, facts: PartitionFacts, log_start: int, log_end: int
 ) -> tuple[int | None, tuple[str, str] | None]:
-    """The offset before it is clamped, with a note; or None, with the refusal."""
+    """Return the offset before it is clamped, with a note; or None, with the refusal."""
     match strategy.kind:
         case StrategyKind.TO_EARLIEST:
             return log_start, None

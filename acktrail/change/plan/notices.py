@@ -1,4 +1,4 @@
-"""What a plan says about all of it, a group, a topic or a share partition; and the error for refusals."""
+"""Notices: what a plan says about all of it, a group, a topic or a share partition; and the error for refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ Found = tuple[Severity, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`rule` names it. It is about the whole plan, a group, a topic (of every group or one), or a share partition."""
+    """A statement of a plan by the `rule` with this name. It is about the whole plan, a group, a topic (of every group
+    or one), or a share partition."""
 
     severity: Severity
     rule: str
@@ -54,8 +55,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class AlikeNotices:
-    """Notices of one rule whose texts differ in their numbers alone: `text` has the least and the greatest of each, and
-    of how many notices they are: they are no totals."""
+    """Notices of one rule whose texts differ in their numbers only. `text` has the lowest and the highest of each
+    number, and how many notices they are; these are no totals."""
 
     severity: Severity
     rule: str
@@ -69,7 +70,7 @@ class AlikeNotices:
 
 
 def by_rule(notices: Iterable[Notice]) -> tuple[AlikeNotices, ...]:
-    """Notices, grouped; a group is where its first one was."""
+    """Group notices of one rule; each group stands where its first notice was."""
     found: dict[tuple[Severity, str, tuple[str, ...]], list[tuple[Notice, list[str]]]] = {}
     for notice in notices:
         words, numbers = _NUMBER.split(notice.text), _NUMBER.findall(notice.text)
@@ -82,7 +83,7 @@ def by_rule(notices: Iterable[Notice]) -> tuple[AlikeNotices, ...]:
 
 
 def _spanned(words: Sequence[str], numbers: Sequence[Sequence[str]]) -> str:
-    """The text between whose `words` stand the numbers of several texts."""
+    """Return the text between whose `words` the numbers of several texts stand."""
     ends = [(min(column, key=int), max(column, key=int)) for column in zip(*numbers, strict=True)]
     spans = [least if int(least) == int(most) else f"{least} to {most}" for least, most in ends]
     joined = "".join(word + span for word, span in zip(words, [*spans, ""], strict=True))
@@ -90,20 +91,20 @@ def _spanned(words: Sequence[str], numbers: Sequence[Sequence[str]]) -> str:
 
 
 def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:
-    """The notices that forbid something."""
+    """Return the notices that forbid something."""
     return tuple(notice for notice in notices if notice.severity is Severity.REFUSAL)
 
 
 def unsaid(said: Iterable[Notice], now: Iterable[Notice]) -> list[Notice]:
-    """The notices of `now` that were not `said`, without those that are only good to know."""
+    """Return the notices of `now` that were not `said`, without those that are only good to know."""
     known = {(one.severity, one.rule, one.place) for one in said}
     found = (one for one in now if one.severity is not Severity.INFO)
     return [one for one in found if (one.severity, one.rule, one.place) not in known]
 
 
 class RefusedParts:
-    """Which share partitions refusals are about, and the first about each, its topic in its group, its topic, its group
-    or the whole plan: constant time each."""
+    """The share partitions that refusals are about, each with the first refusal about it, its topic in its group, its
+    topic, its group or the whole plan. A lookup takes constant time."""
 
     def __init__(self, notices: Iterable[Notice]) -> None:
         self._first: dict[tuple[str | None, str | None, int | None], Notice] = {}
@@ -120,7 +121,7 @@ class RefusedParts:
 
 
 def by_severity(notices: Iterable[Notice]) -> tuple[Notice, ...]:
-    """By severity, then by what they are about, then by rule."""
+    """Sort by severity, then by subject, then by rule."""
     order = list(Severity)
 
     def rank(notice: Notice) -> tuple[int, str, str, int, str]:
@@ -138,9 +139,9 @@ def refusal_error(
     kind: type[ChangeRefused] = ChangeRefused,
     hint: str = "",
 ) -> AcktrailError:
-    """The error for the first of `refusals`; its message counts the others. Members are `GroupNotEmpty` (try again;
-    `groups` have their names), a missing right is `NotAuthorized` (the ACL `operation`), anything else is a `kind`,
-    which has the rule's name."""
+    """Return the error for the first of `refusals`; its message counts the others. Members are `GroupNotEmpty` (try
+    again; `groups` have their names), a missing right is `NotAuthorized` (the ACL `operation`), anything else is a
+    `kind`, which has the rule's name."""
     first = refusals[0]
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
     error: AcktrailError

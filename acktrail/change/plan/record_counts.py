@@ -1,9 +1,8 @@
-"""What the numbers of a plan count: which offsets are records of a group, and what groups did with those below their
-start offsets that a plan delivers again.
+"""What the numbers of a plan count: which offsets are records of a group, and what groups did with the records below
+their start offsets that a plan delivers again.
 
-Kafka keeps delivery states only from the start offset on; the exported history has those below, and the state topic the
-records that are not exported yet. Which offsets are no records show the record batches of the logs.
-Start offsets of an earlier moment follow from the exported records alone.
+Kafka keeps delivery states only from the start offset on. The exported history has those below, and the state topic the
+records that are not exported yet. The record batches of the logs show which offsets are no records.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ _Place = tuple[str, int]
 
 
 def with_hidden(admin: ShareGroupAdmin, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
-    """`snapshot` with `hidden` for every share partition whose log is short enough to be looked through, from where
-    the group or `request` begins. Raises Unreachable, RetryableError: a broker did not answer."""
+    """Return `snapshot` with `hidden` for every share partition whose log is short enough to be read, from where the
+    group or `request` begins. Raises Unreachable, RetryableError: a broker did not answer."""
     stretches = {facts.key: found for facts in snapshot.partitions if (found := _stretch(request, facts)) is not None}
     batches = _read_batches(admin, stretches.values())
     depends = {
@@ -60,7 +59,8 @@ def with_hidden(admin: ShareGroupAdmin, request: ResetRequest, snapshot: Snapsho
 
 
 def _read_batches(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[_Place, Sequence[Batch]]:
-    """The record batches of each log, over all its stretches; without those that are too long, or cannot be read."""
+    """Return the record batches of each log, over all its stretches, without logs that are too long or cannot be
+    read."""
     by_log: dict[_Place, LogStretch] = {}
     for one in stretches:
         known = by_log.get((one.topic, one.partition), one)
@@ -74,7 +74,7 @@ def _read_batches(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> di
 
 
 def _stretch(request: ResetRequest, facts: PartitionFacts) -> LogStretch | None:
-    """The log from the start offset or the target on, whichever is first."""
+    """Return the log from the start offset or the target on, whichever is first."""
     log_start, end = facts.log_start_offset, facts.log_end_offset
     target = resolve(request.strategy, facts, request.out_of_range).target
     if target is None or log_start is None or end is None:
@@ -84,7 +84,8 @@ def _stretch(request: ResetRequest, facts: PartitionFacts) -> LogStretch | None:
 
 
 def passed_range(facts: PartitionOffsets, target: int | None) -> Span | None:
-    """First and last offset that lie below the start offset and are delivered again from `target`; None: none is."""
+    """Return the first and last offset that lie below the start offset and are delivered again from `target`; None:
+    there is none."""
     start = facts.recorded_start
     if target is None or start is None or facts.log_start_offset is None or facts.log_end_offset is None:
         return None
@@ -95,9 +96,9 @@ def passed_range(facts: PartitionOffsets, target: int | None) -> Span | None:
 def with_passed(
     cluster: Cluster | None, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot
 ) -> Snapshot:
-    """`snapshot` with `passed` for every share partition that `request` takes back below its start offset. What cannot
-    be read is unknown, with the reason. With `cluster` state records that the history does not have yet are read there.
-    Raises ForeignCluster: the tables are another cluster's."""
+    """Return `snapshot` with `passed` for every share partition that `request` takes back below its start offset. What
+    cannot be read is unknown, with the reason. With `cluster`, state records that the history does not have yet are
+    read from it. Raises ForeignCluster: the tables are another cluster's."""
     wanted = {
         facts.key: (facts, span)
         for facts in snapshot.partitions

@@ -1,8 +1,8 @@
-"""The plan of a reset: what would happen to every share partition; and whether the cluster is still what it was made
-from, and the plan says what its request and the cluster give: anybody can edit a plan and hash it again. Pure.
+"""The plan of a reset: what would happen to every share partition; and the comparison with the cluster and the request
+before it is sent, because anybody can edit a plan and hash it again. Pure.
 
-For that the plan is made again from facts as they are now, and compared. Its own are the ends of the log: records came
-since, and a log never goes back, so that they count as long as they lie within it.
+For that the plan is made again from facts as they are now, and compared. The ends of the log are the plan's own:
+records came since, and a log never goes back, so they count while they lie within it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS: Final = {StrategyKind.TO_SNAPSHOT: UNDO, StrategyKind.MIGRATE: "migratio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPlan(ChangePlan):
-    """The plan for a request."""
+    """The plan for a `request`."""
 
     request: ResetRequest
 
@@ -65,7 +65,7 @@ class ResetPlan(ChangePlan):
         return {**ChangePlan.derived(self), **about, **{name: getattr(self.request, name) for name in asked}}
 
     def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
-        """What may be sent: everything, or (`partial`) what no refusal is about."""
+        """Return what may be sent: everything, or (`partial`) what no refusal is about."""
         if self.refusals and not partial:
             return ()
         refused = RefusedParts(self.refusals)
@@ -75,8 +75,8 @@ class ResetPlan(ChangePlan):
 def build_plan(
     request: ResetRequest, snapshot: Snapshot, checks: Iterable[PlanCheck] = (), *, plan_id: str, created_by: str
 ) -> ResetPlan:
-    """The plan for what was found, for `with_hash`. Pure: the same arguments give the same plan. Refusals are part of
-    it: a plan that may not be carried out still says what it would do where that is known."""
+    """Return the plan for what was found, without its hash. The same arguments give the same plan. Refusals are part of
+    it: a plan that may not be carried out still says what it would do, if that is known."""
     rows = planned_rows(request, snapshot)
     said = [*notices_on(request, snapshot, rows), *notices_of_branches(checks, request, snapshot, rows)]
     return ResetPlan(
@@ -92,7 +92,7 @@ def build_plan(
 
 
 def planned_rows(request: ResetRequest, snapshot: Snapshot) -> list[PlannedRow]:
-    """The share partitions of `snapshot` with their targets. Pure."""
+    """Return the share partitions of `snapshot` with their targets and what these do."""
 
     def row(facts: PartitionFacts) -> PlannedRow:
         resolution = resolve(request.strategy, facts, request.out_of_range)
@@ -112,12 +112,12 @@ def _partition_plan(row: PlannedRow) -> PartitionPlan:
 
 
 def with_notices(plan: ResetPlan, notices: Sequence[Notice]) -> ResetPlan:
-    """`plan`, without a new hash, with more notices."""
+    """Return `plan` with more notices, without a new hash."""
     return replace(plan, notices=by_severity([*plan.notices, *notices]))
 
 
 def own_offsets(plan: ResetPlan) -> TargetOffsets:
-    """The offsets that the plan itself names."""
+    """Return the offsets that the plan itself names."""
     found: dict[str, dict[tuple[str, int], TargetOffset]] = {}
     for row in plan.partitions:
         found.setdefault(row.group_id, {})[row.topic, row.partition] = TargetOffset(offset=row.wanted_offset)
@@ -125,7 +125,7 @@ def own_offsets(plan: ResetPlan) -> TargetOffsets:
 
 
 def as_planned(plan: ResetPlan, now: Snapshot, given: TargetOffsets) -> Snapshot:
-    """`now` with the ends of the logs as the plan has them, and with the offsets that are `given`."""
+    """Return `now` with the ends of the logs as the plan has them, and with the offsets that are `given`."""
     rows = {row.key: row for row in plan.partitions}
 
     def then(facts: PartitionFacts) -> PartitionFacts:
@@ -151,8 +151,8 @@ def _within(row: PartitionPlan, now: PartitionFacts) -> tuple[int | None, int | 
 def differences(
     plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapshot, checks: Iterable[PlanCheck] = ()
 ) -> tuple[Notice, ...]:
-    """Refusals for every statement of `plan` about `rows` that `snapshot` (`as_planned`) does not give, and for every
-    notice that it gives and `plan` lacks. Branches are asked about `rows` alone: what is left out stays as it is."""
+    """Return a refusal for every statement of `plan` about `rows` that `snapshot` (`as_planned`) does not give, and for
+    every notice that it gives and `plan` lacks. Branches judge only `rows`: what is left out stays as it is."""
     fresh = build_plan(plan.request, snapshot, plan_id=plan.plan_id, created_by=plan.created_by)
     now = {row.key: row for row in fresh.partitions}
     keys, groups = {row.key for row in rows}, {row.group_id for row in rows}
@@ -168,7 +168,7 @@ def differences(
 def _of_branches(
     checks: Iterable[PlanCheck], plan: ResetPlan, snapshot: Snapshot, keys: Collection[tuple[str, str, int]]
 ) -> Iterator[Notice]:
-    """What branches say when `keys` alone are sent."""
+    """Return the notices of branches if only `keys` are sent."""
     sent = tuple(facts for facts in snapshot.partitions if facts.key in keys)
     left = tuple(facts for facts in snapshot.partitions if facts.key not in keys)
     snapshot = replace(snapshot, partitions=sent, staying=(*snapshot.staying, *left))
@@ -186,7 +186,7 @@ def _on_row(row: PartitionPlan, now: PartitionPlan) -> Iterator[str]:
 
 
 def _difference(said: Impact | None, now: Impact | None) -> str | None:
-    """The first number of an impact that is not that of now, and no more careful."""
+    """Return the first number of an impact that differs from that of now and is not more careful."""
     if said is None or now is None:
         return None if said is now else "one of them has none"
     for name in _COMPARED:
@@ -198,10 +198,10 @@ def _difference(said: Impact | None, now: Impact | None) -> str | None:
 
 
 def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:
-    """Refusals for everything that is not as `plan` has it and matters to `rows`; none: it may be carried out.
+    """Return a refusal for everything that is not as `plan` has it and matters to `rows`; none: it may be carried out.
 
     What may change: the log's end, a snapshot of the same state (a quiet shard writes some), a leader epoch, the
-    group's epoch. Everything else makes the plan's numbers wrong. Rights are those of who asks now: READ on every group
+    group's epoch. Everything else makes the plan's numbers wrong. Rights are those of the caller: READ on every group
     and topic of `rows`.
     """
     other = next(_on_cluster(plan, now), None)
@@ -273,7 +273,7 @@ def _on_partition(row: PartitionPlan, now: PartitionFacts) -> _Change:
 
 
 def state_content(state: PartitionState | None) -> tuple[object, ...] | None:
-    """The content of a state, without how often and by which leader it was written."""
+    """Return the content of a state, without how often and by which leader it was written."""
     if state is None:
         return None
     batches = [

@@ -1,12 +1,13 @@
-"""What forbids a reset, what it costs, what is good to know: cluster, groups, topics, share partitions. Pure.
+"""Rules of resets: what forbids one, what it costs, what is good to know, of cluster, groups, topics and share
+partitions. Pure.
 
-A refusal has its rule's name; nothing is sent while there is one, unless the rest is asked for. Allowances (to skip
-records, to make a group, to go without the state topic) turn some refusals into serious warnings.
+A refusal has its rule's name. Nothing is sent while there is one, unless the request asks for the rest. Allowances (to
+skip records, to create a group, to go without the state topic) turn some refusals into serious warnings.
 
-Branches have rules of theirs, which the trunk does not know. A branch names in `plan_check` what makes its `PlanCheck`
-from the tables (None: there are none), the id of the cluster, and the topics of the plan by name. It reads what it
-needs then, and nothing later. It is asked when a plan is made, and again about what would be sent before the plan is
-approved or carried out: a plan that lacks one of its notices, unless that is only good to know, is refused.
+Branches have rules of their own, which the trunk does not know. A branch names in `plan_check` what makes its
+`PlanCheck` from the tables (None: there are none), the id of the cluster, and the topics of the plan by name. It reads
+what it needs then, and nothing later. It judges a plan when it is made, and again what would be sent before the plan is
+approved or carried out. A plan that lacks one of its notices, unless that is only good to know, is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WHERE: Final = {Clamp.BELOW_LOG_START: "below the start of the log", Clamp.ABOV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRow:
-    """A share partition, the target that was found for it, and what that does."""
+    """A share partition, the target that was found for it, and its impact."""
 
     facts: PartitionFacts
     resolution: Resolution
@@ -40,7 +41,7 @@ class PlannedRow:
 
 
 def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> tuple[Notice, ...]:
-    """Every notice, the worst first, then by group, topic and partition."""
+    """Return every notice, the worst first, then by group, topic and partition."""
     found = [Notice(*one) for one in _on_cluster(request, snapshot)]
     found += [Notice(*one, group_id=group.group_id) for group in snapshot.groups for one in _on_group(request, group)]
     found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in refusals_of_topic(topic)]
@@ -92,8 +93,8 @@ def _on_group(request: ResetRequest, group: GroupFacts) -> Iterator[Found]:
 
 
 def refusals_of_group(group: GroupFacts, right: str, *, is_made: bool | None = None) -> Iterator[Found]:
-    """What forbids a change of a group that needs the ACL operation `right` and no members. `is_made`: a group that is
-    not there is made; None: it cannot be."""
+    """Yield what forbids a change of a group that needs the ACL operation `right` and no members. `is_made`: a missing
+    group is created; None: it cannot be."""
     if group.is_missing and group.is_other_type:
         yield Severity.REFUSAL, "not_a_share_group", "a group of another type has this id"
     elif group.is_missing and not is_made:
@@ -112,7 +113,7 @@ def refusals_of_group(group: GroupFacts, right: str, *, is_made: bool | None = N
 
 
 def refusals_of_topic(topic: TopicFacts) -> Iterator[Found]:
-    """What forbids a reset in a topic."""
+    """Yield what forbids a reset in a topic."""
     if topic.error_code == _UNKNOWN_TOPIC:
         near = f"; did you mean {', '.join(map(repr, topic.nearest))}?" if topic.nearest else ""
         yield Severity.REFUSAL, "unknown_topic", f"there is no topic {topic.topic!r}{near}"
@@ -125,7 +126,8 @@ def refusals_of_topic(topic: TopicFacts) -> Iterator[Found]:
 
 
 def _passed(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
-    """One notice for each reason why the numbers of forgotten acknowledgements and archived records are not known."""
+    """Yield one notice for each reason why the numbers of forgotten acknowledgements and archived records are not
+    known."""
     unknown: dict[tuple[str, CountUnit], list[int]] = defaultdict(list)
     for row in rows:
         if row.impact is not None and row.impact.passed_unknown:
@@ -224,7 +226,8 @@ def _delivers_again(impact: Impact) -> Iterator[Found]:
 
 
 def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
-    """For an undo: whether the group, or anybody else, changed the share partition since the plan left it."""
+    """Yield, for an undo, the notice that the group or anybody else changed the share partition since the plan left
+    it."""
     left_at, batches = facts.given.left_at, () if facts.state is None else facts.state.batches
     is_left = facts.given.is_left or left_at is not None
     if not is_left or facts.given.offset is None or (facts.start_offset == left_at and not batches):
@@ -248,20 +251,20 @@ class PlanCheck(Protocol):
         leaves as they are."""
 
     def notices(self, request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> Iterable[Notice]:
-        """What it says about `rows`. A refusal that `request` allows becomes a serious warning."""
+        """Return the notices about `rows`. A refusal that `request` allows becomes a serious warning."""
 
 
 def plan_checks(
     tables: TablesConfig | None, cluster_id: str, topics: Mapping[str, TopicFacts]
 ) -> tuple[PlanCheck, ...]:
-    """The check of every branch that has one."""
+    """Return the check of every branch that has one."""
     return tuple(make(tables, cluster_id, topics) for make in loaded("plan_check"))
 
 
 def notices_of_branches(
     checks: Iterable[PlanCheck], request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]
 ) -> Iterator[Notice]:
-    """What every check says about `rows`."""
+    """Yield the notices of every check about `rows`."""
     for notice in (each for check in checks for each in check.notices(request, snapshot, rows)):
         if notice.severity is not Severity.REFUSAL:
             yield notice

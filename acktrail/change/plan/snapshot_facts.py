@@ -1,4 +1,4 @@
-"""What was found out before a plan is made: the cluster, groups, topics, share partitions."""
+"""The snapshot that a plan is made from: facts about the cluster, groups, topics and share partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GROUP_ID_NOT_FOUND: Final = 69
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """`state_topic_id` None: the state topic is not there, or may not be read; `state_reason` says why."""
+    """A cluster. `state_topic_id` None: the state topic is not there, or may not be read; `state_reason` says why."""
 
     cluster_id: str
     release: str
@@ -25,7 +25,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group as its coordinator describes it. `error_code` 69: there is no such share group; `is_other_type`: but one
+    """A group as its coordinator describes it. `error_code` 69: there is no such share group; `is_other_type`: a group
     of another type has the id. `members` are client ids. `rights` are ACL operations by name; None: not returned."""
 
     group_id: str
@@ -44,7 +44,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """A topic. `topic_id` None and `partition_count` 0 beside an error; `nearest` are names that are like it."""
+    """A topic. With an error `topic_id` is None and `partition_count` 0; `nearest` are similar names."""
 
     topic: str
     topic_id: str | None
@@ -92,8 +92,9 @@ class PassedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOffset:
-    """`offset` None: there is none, for `reason`. `topic_id` is the topic's incarnation at that time; `left_at` where
-    the plan that is undone left the start offset, `is_left` that it left none: it deleted the state `deleted`."""
+    """The offset that a file, the history or an earlier plan names. `offset` None: there is none, for `reason`.
+    `topic_id` is the topic's incarnation at that time. For an undo: `left_at` is where the plan left the start offset;
+    `is_left`: it left none, because it deleted the state `deleted`."""
 
     offset: int | None = None
     reason: str | None = None
@@ -173,9 +174,9 @@ class PartitionFacts(PartitionOffsets):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFacts:
-    """`states` by share partition, None: the topic holds nothing of it; `reasons` why one is not known. `reason`: why
-    nothing is known at all. `ends` are the state partitions' ends when they were read,
-    `deleted` the offsets of the newest tombstones."""
+    """The states of the state topic by share partition, None: the topic holds nothing of it; `reasons` why one is not
+    known. `reason`: why nothing is known at all. `ends` are the state partitions' ends when they were read, `deleted`
+    the offsets of the newest tombstones."""
 
     topic_id: str | None = None
     reason: str | None = None

@@ -1,4 +1,5 @@
-"""Asks the brokers for everything that a plan is made from. Nothing is changed; no reset request is sent."""
+"""Takes the snapshot that a plan is made from, by asking the brokers, and again before a request is sent. Changes
+nothing."""
 
 from __future__ import annotations
 
@@ -43,8 +44,7 @@ Offsets = Mapping[Part, ShareOffset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsCollection:
-    """One round of questions about the share partitions `parts` of groups. `described`: what each group has
-    initialized."""
+    """Reads the facts about the share partitions `parts` of groups. `described`: what each group has initialized."""
 
     cluster: Cluster
     groups: tuple[GroupFacts, ...]
@@ -55,19 +55,20 @@ class FactsCollection:
     all_topics: bool = False
 
     def states(self) -> StateFacts:
-        """What the state topic holds now of every share partition; with `all_topics` of all that the groups have."""
+        """Return what the state topic holds now of every share partition; with `all_topics` of all share partitions of
+        the groups."""
         groups = frozenset(group.group_id for group in self.groups) if self.all_topics else ()
         return read_states(self.cluster, self.keys(), groups)
 
     def keys(self) -> list[SharePartition]:
-        """The keys in the state topic of the share partitions whose topic is there."""
+        """Return the keys in the state topic of the share partitions whose topic exists."""
         return [self._key(group, part) for group, own in self.parts.items() for part in own if self._exists(part)]
 
     def found(
         self, states: StateFacts, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()
     ) -> Snapshot:
-        """Ends of logs, offsets at a moment, described offsets of every share partition, with `states` for what the
-        state topic holds."""
+        """Return the snapshot: ends of logs, offsets at a moment, described offsets of every share partition, with
+        `states` for what the state topic holds."""
         admin = self.cluster.admin
         there = sorted({part for own in self.parts.values() for part in own if self._exists(part)})
         partitions = [TopicPartition(topic=topic, partition=index) for topic, index in there]
@@ -113,7 +114,7 @@ class FactsCollection:
         )
 
     def _hidden(self, states: StateFacts) -> tuple[SharePartition, ...]:
-        """The share partitions that the state topic holds of topics that are there and may not be described. Brokers
+        """Return the share partitions that the state topic holds of topics that exist and may not be described. Brokers
         leave them out of a group's description without an error."""
         own = frozenset(self.keys())
         others = [key for key in states.held if key not in own]
@@ -129,7 +130,7 @@ class FactsCollection:
         return SharePartition(group_id=GroupId(group), topic_id=topic_id, partition=part[1])
 
     def _named_offsets(self) -> dict[str, Offsets]:
-        """The offsets of share partitions that a group has, but not among the initialized ones: an interrupted
+        """Return the offsets of share partitions that a group has, but not among the initialized ones: an interrupted
         reset leaves such."""
         there = {group.group_id for group in self.groups if not group.error_code}
         found: dict[str, Offsets] = {}
@@ -141,7 +142,7 @@ class FactsCollection:
 
 
 def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The groups that a request names, by id, and the globs that match none. A named group need not be there."""
+    """Return the groups that a request names, by id, and the globs that match none. A named group need not exist."""
     is_listed = request.group_globs or request.all_groups
     return groups_among(request, [each.group_id for each in admin.list_groups()] if is_listed else ())
 
@@ -153,9 +154,10 @@ def take_snapshot(
     now_ms: int,
     given: TargetOffsets | None = None,
 ) -> Snapshot:
-    """Everything about the groups and share partitions of a request. `given`: the offsets of a file, the history or an
-    earlier plan; those of a file and of an earlier plan are the scope as well. Raises Unreachable, RetryableError: a
-    broker did not answer. ConfigurationError: the cluster does not serve share groups, or refused the login."""
+    """Return everything about the groups and share partitions of a request. `given`: the offsets of a file, the history
+    or an earlier plan; those of a file and of an earlier plan are the scope as well. Raises Unreachable,
+    RetryableError: a broker did not answer. ConfigurationError: the cluster does not serve share groups, or refused the
+    login."""
     admin, strategy, given = cluster.admin, request.strategy, given or {}
     ids, unmatched = select_groups(admin, request)
     described = described_offsets(admin, ids)
@@ -184,7 +186,7 @@ def take_snapshot(
 
 
 def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Snapshot:
-    """The facts about every share partition of a plan as they are now. Raises as `take_snapshot`."""
+    """Return the facts about every share partition of a plan as they are now. Raises as `take_snapshot`."""
     inquiry = replace(_inquiry(cluster, plan, plan.group_ids, plan.group_ids), all_topics=plan.request.all_topics)
     strategy = plan.request.strategy
     moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
@@ -192,18 +194,18 @@ def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Snapshot
 
 
 def collect_group_again(cluster: Cluster, plan: ResetPlan, group_id: str, before: Snapshot, *, now_ms: int) -> Snapshot:
-    """The facts about one group of a plan right before its request is sent.
+    """Return the facts about one group of a plan right before its request is sent.
 
-    The state topic is read again only where it grew since `before`; start offsets are described last. Costs some
-    requests on a connection that is open, so that another client has little time to come between. Raises PlanStale:
-    another client reset the group since `before`, even to where it was. Else as `collect_again`.
+    The state topic is read again only where it grew since `before`; start offsets are described last. That costs some
+    requests on an open connection, so that another client has little time to come between. Raises PlanStale: another
+    client reset the group since `before`, even to where it was. Otherwise as `collect_again`.
     """
     inquiry = _inquiry(cluster, plan, (group_id,), ())
     return inquiry.found(_states_since(inquiry, before.states), now_ms=now_ms)
 
 
 def _states_since(inquiry: FactsCollection, before: StateFacts) -> StateFacts:
-    """`before`, when no record of the share partitions came since; else what the state topic holds now."""
+    """Return `before` if no record of the share partitions came since, else what the state topic holds now."""
     if before.reason is not None:
         return before
     keys = inquiry.keys()
@@ -237,9 +239,9 @@ def _inquiry(cluster: Cluster, plan: ResetPlan, group_ids: Sequence[str], descri
 
 
 def read_states(cluster: Cluster, keys: Collection[SharePartition], groups: Collection[str] = ()) -> StateFacts:
-    """What the state topic holds of `keys`, and of all that `groups` have, now. A missing right is a reason; a topic
-    that is not there holds nothing. Raises Unreachable, RetryableError: the cluster does not answer. ForeignCluster:
-    the topic was recreated while it was read."""
+    """Return what the state topic holds now of `keys`, and of all share partitions of `groups`. A missing right is a
+    reason; an absent topic holds nothing. Raises Unreachable, RetryableError: the cluster does not answer.
+    ForeignCluster: the topic was recreated while it was read."""
     try:
         topic = StateTopic(cluster.admin)
         if not topic.is_present:
@@ -277,7 +279,7 @@ def _state(reading: PartitionReading) -> PartitionState | None:
 def describe_groups(
     admin: ShareGroupAdmin, group_ids: Sequence[str], topic_names: Iterable[str] = ()
 ) -> tuple[tuple[GroupFacts, ...], dict[str, TopicFacts]]:
-    """Groups with their members, topics with their partitions, and what this principal may do with both."""
+    """Return groups with their members, topics with their partitions, and what this principal may do with both."""
     names = sorted(topic_names)
     rights = admin.rights(group_ids, names)
     descriptions = admin.describe_groups(group_ids)
@@ -300,7 +302,7 @@ def describe_groups(
 
 
 def described_offsets(admin: ShareGroupAdmin, group_ids: Iterable[str]) -> dict[str, Offsets]:
-    """What each group has initialized, as its coordinator describes it."""
+    """Return what each group has initialized, as its coordinator describes it."""
     return {answer.group_id: _by_part(answer.offsets) for answer in admin.describe_group_offsets(group_ids)}
 
 
@@ -338,7 +340,7 @@ def _by_topic(parts: Iterable[Part]) -> dict[str, list[int]]:
 
 
 def cluster_facts(admin: ShareGroupAdmin, states: StateFacts) -> ClusterFacts:
-    """The cluster, and what `states` say about its state topic."""
+    """Return the facts about the cluster, with what `states` say about its state topic."""
     capabilities = admin.capabilities()
     return ClusterFacts(
         cluster_id=admin.cluster_id,

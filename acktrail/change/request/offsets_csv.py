@@ -1,7 +1,6 @@
-"""Offsets in a CSV file are as ``kafka-share-groups.sh`` and ``kafka-consumer-groups.sh`` write and read them: three
-columns ``topic,partition,offset``, or four ``group,topic,partition,offset``; the first line says which, and it is no
-header. Texts may be quoted; a byte order mark, Windows line ends and blank lines are ignored.
-"""
+"""Offsets in CSV files, as ``kafka-share-groups.sh`` and ``kafka-consumer-groups.sh`` write and read them: three
+columns ``topic,partition,offset``, or four ``group,topic,partition,offset``. The first line decides, and it is no
+header. Texts may be quoted; a byte order mark, Windows line ends and blank lines are ignored."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ class OffsetRow(NamedTuple):
 
 
 def offset_rows(file: Path) -> Iterator[OffsetRow]:
-    """The rows of `file`, one by one; some microseconds each. Raises MalformedFile: it cannot be read, or a line has
-    other columns; with the line. ChangeRefused: an offset that is none (`bad_offset`, `negative_target`), no row at all
+    """Yield the rows of `file`; some microseconds each. Raises MalformedFile: it cannot be read, or a line has other
+    columns; with the line. ChangeRefused: an invalid offset (`bad_offset`, `negative_target`), no row at all
     (`empty_file`)."""
     is_empty = True
     try:
@@ -53,8 +52,8 @@ def offset_rows(file: Path) -> Iterator[OffsetRow]:
 
 
 def with_named_groups(request: reset_request.ResetRequest) -> reset_request.ResetRequest:
-    """`request`, with the groups in its file where it names none itself. Raises ChangeRefused (`no_group`): the file
-    names none either. MalformedFile: it cannot be read."""
+    """Return `request`, with the groups in its file if it names none itself. Raises ChangeRefused (`no_group`): the
+    file names none either. MalformedFile: it cannot be read."""
     is_named = request.groups or request.group_globs or request.all_groups
     if is_named or request.strategy.kind is not reset_request.StrategyKind.FROM_FILE:
         return request
@@ -67,10 +66,10 @@ def with_named_groups(request: reset_request.ResetRequest) -> reset_request.Rese
 def check_rows(
     rows: Iterable[OffsetRow], groups: Sequence[str], partition_counts: Mapping[str, int]
 ) -> dict[str, dict[tuple[str, int], int]]:
-    """Offsets by group, topic and partition; `rows` are each read once. Raises ChangeRefused: `two_groups_one_column`
+    """Return offsets by group, topic and partition; reads `rows` once. Raises ChangeRefused: `two_groups_one_column`
     (several groups and a file that names none), `wrong_group` (a group that was not asked for), `duplicate_row` (a
-    share partition twice, with any offsets), `unknown_partition` (more than a thousand rows name partitions that are
-    not there: no plan is made of each, and what follows is not read)."""
+    share partition twice, with any offsets), `unknown_partition` (more than a thousand rows name partitions that do not
+    exist; the rest is not read)."""
     found: dict[str, dict[tuple[str, int], int]] = {group: {} for group in groups}
     unknown = 0
     for row in rows:
@@ -112,5 +111,5 @@ def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:
 
 
 def _is_small(text: str) -> bool:
-    """A plain number of few digits, without the cost of a pattern."""
+    """Return whether a text is a plain number of few digits, without the cost of a pattern."""
     return len(text) <= _DIGITS and text.isascii() and text.isdigit()

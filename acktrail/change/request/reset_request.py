@@ -1,4 +1,4 @@
-"""What a person asks for: which groups, which share partitions, where to. Checked before any broker is asked."""
+"""The request of a reset: which groups, which share partitions, where to. Checked before any broker is asked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind n
 
 
 class OutOfRange(StrEnum):
-    """What becomes of a target that is not in the log."""
+    """What happens to a target that is not in the log."""
 
     CLAMP = "clamp"
     REJECT = "reject"
@@ -70,13 +70,14 @@ class TopicScope:
 
 
 def is_in(scopes: Iterable[TopicScope], topic: str, partition: int) -> bool:
-    """Whether one of `scopes` names the partition."""
+    """Return whether one of `scopes` names the partition."""
     return any(s.topic == topic and (s.partitions is None or partition in s.partitions) for s in scopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """`number` is an offset or a signed count of records, `moment_ms` since the epoch, `source` a file or a plan id."""
+    """Where to reset to. `number` is an offset or a signed count of records, `moment_ms` since the epoch, `source` a
+    file or a plan id."""
 
     kind: StrategyKind
     number: int | None = None
@@ -85,7 +86,7 @@ class Strategy:
 
     @property
     def text(self) -> str:
-        """As a person would say it."""
+        """The strategy as a person would say it."""
         values = (self.number, instant_text(self.moment_ms), self.source)
         return " ".join([self.kind.value, *(str(value) for value in values if value is not None)])
 
@@ -123,8 +124,8 @@ class ResetRequest:
 
 
 def groups_among(request: ResetRequest, known: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The groups that a request names, by id, and the globs that match none of those `known`. A named group need not be
-    known."""
+    """Return the groups that a request names, by id, and the globs that match none of those `known`. A named group need
+    not be known."""
     listed = list(known)
     if request.all_groups:
         return tuple(listed), () if listed else ("*",)
@@ -134,8 +135,8 @@ def groups_among(request: ResetRequest, known: Iterable[str]) -> tuple[tuple[str
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
-    """The strategy among those given, each with its value. Raises ChangeRefused: `no_strategy`, `two_strategies`, or
-    what its value is not."""
+    """Return the strategy among those given, each with its value. Raises ChangeRefused: `no_strategy`,
+    `two_strategies`, or the rule that its value breaks."""
     if not chosen or not _OWN_REQUEST.isdisjoint(chosen):
         raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {_OPTIONS}")
     if len(chosen) != 1:
@@ -167,9 +168,9 @@ def _moment(kind: StrategyKind, text: str, now_ms: int) -> int:
 
 
 def parse_moment(text: str) -> int:
-    """ms since the epoch of a date and time with time zone: ``Z``, ``+02:00``, ``+0200`` or ``+02``. Kafka's tools take
-    a time without a zone as UTC; here it is refused: half of the time a person means local time. Raises ChangeRefused:
-    `bad_datetime` or `timezone_missing`."""
+    """Return the ms since the epoch of a date and time with time zone: ``Z``, ``+02:00``, ``+0200`` or ``+02``. Kafka's
+    tools take a time without a zone as UTC. Here it is refused, because many people mean local time. Raises
+    ChangeRefused: `bad_datetime` or `timezone_missing`."""
     try:
         moment_ms = parse_instant(text)
     except (ValueError, OverflowError) as error:
@@ -184,7 +185,7 @@ def parse_moment(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """ms of ``PnDTnHnMnS``. Raises ChangeRefused: `bad_duration`."""
+    """Return the ms of ``PnDTnHnMnS``. Raises ChangeRefused: `bad_duration`."""
     try:
         duration_ms = iso_duration_ms(text)
     except ValueError:
@@ -196,12 +197,12 @@ def parse_duration(text: str) -> int:
 
 
 def excerpt(text: str) -> str:
-    """`text` in quotes for a message, cut where it is long."""
+    """Return `text` in quotes for a message, cut if it is long."""
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}... ({len(text)} characters)"
 
 
 def parse_offset(text: str, where: str) -> int:
-    """An offset. Raises ChangeRefused: `negative_target` or `bad_offset`."""
+    """Return the offset that `text` is. Raises ChangeRefused: `negative_target` or `bad_offset`."""
     if re.fullmatch(r"-\d+", text.strip(), re.ASCII):
         hint = "Kafka would store it, -1 as 'not initialized': use --to-earliest for the start of the log"
         raise ChangeRefused("negative_target", f"{where}: {excerpt(text.strip())} is below 0", hint=hint)
@@ -219,7 +220,7 @@ def _parse_shift(text: str) -> int:
 
 
 def parse_topic(text: str) -> TopicScope:
-    """``topic`` or ``topic:0,1,2``. A topic's name holds no colon. Raises ChangeRefused: `bad_scope` or
+    """Return the scope ``topic`` or ``topic:0,1,2``. A topic's name has no colon. Raises ChangeRefused: `bad_scope` or
     `duplicate_partition`."""
     topic, colon, listed = text.partition(":")
     if not topic or len(topic) > _LONGEST_TOPIC:
@@ -236,9 +237,9 @@ def parse_topic(text: str) -> TopicScope:
 
 
 def parse_request(params: Mapping[str, Any], strategy: Strategy | None = None) -> ResetRequest:
-    """A request from a person's input: the fields of `ResetRequest`, but topics as ``topic[:0,1]``, and `strategies`
-    (value by name), unless the `strategy` is given; what is missing or empty has its default. Raises ChangeRefused:
-    with the rule's name."""
+    """Return a request from a person's input: the fields of `ResetRequest`, but topics as ``topic[:0,1]``, and
+    `strategies` (value by name), unless the `strategy` is given. What is missing or empty has its default. Raises
+    ChangeRefused, with the rule's name."""
     if strategy is None:
         chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
         strategy = choose_strategy(chosen, now_ms=now_ms())
@@ -262,7 +263,7 @@ def parse_request(params: Mapping[str, Any], strategy: Strategy | None = None) -
 
 
 def check_request(request: ResetRequest) -> ResetRequest:
-    """`request`, when its parts go together. Raises ChangeRefused: the rule is in its `rule`."""
+    """Return `request` if its parts go together. Raises ChangeRefused: the rule is in its `rule`."""
     is_named = request.groups or request.group_globs or request.all_groups
     if not is_named and request.strategy.kind is not StrategyKind.FROM_FILE:
         raise ChangeRefused("no_group", "no group named", hint="give --group, --group-glob or --all-groups")
@@ -299,7 +300,7 @@ def _check_group(group: str) -> None:
 
 
 def _refuse_twice(topics: Iterable[TopicScope], where: str) -> None:
-    """Refuse what names a partition twice; a topic without partitions names all of them."""
+    """Raise if a partition is named twice; a topic without partitions names all of them."""
     seen: dict[str, set[int | None]] = {}
     for scope in topics:
         known = seen.setdefault(scope.topic, set())

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
+from change.world import ONE_RELEASE, RECORDS, TOPIC, Command, Scene, reset_plan
 
+from acktrail.change import api
 from acktrail.change.apply.reset_execution import ResetAttempt, raise_unless_ok
+from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.journal import read_audit
-from acktrail.change.plan.change_plan import PartitionPlan
+from acktrail.change.cluster import Cluster
+from acktrail.change.plan.change_plan import PartitionPlan, with_hash
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, Outcome
@@ -33,6 +37,7 @@ def group(scene: Scene) -> str:
 def test_the_command_says_what_forbids_a_plan(scene: Scene, group: str, ask: Command) -> None:
     """R004-21, R004-26, R004-30: each rule is in the plan, the first one in the one line on stderr, with exit code
     2."""
+    scene.earliest(group)  # the first plan makes the tables, and a command would say so on stderr
     named = ("--group", group, "--group", "no-such-group", "--group-glob", "no-such-*")
     topics = [f"--topic={topic}" for topic in (f"{TOPIC}:0,2", f"{TOPIC}x", "__consumer_offsets")]
     done = ask("change", "plan", "reset", *named, *topics, "--to-latest", "--json")
@@ -46,6 +51,21 @@ def test_the_command_says_what_forbids_a_plan(scene: Scene, group: str, ask: Com
     }
     with pytest.raises(ChangeRefused):
         scene.execute(plan)
+    assert scene.starts(group) == [5, 5]
+
+
+def test_plan_that_was_not_stored_is_not_sent(scene: Scene, group: str) -> None:
+    """Executing it is refused, as is another plan under the id of a stored one; nothing is stored or sent."""
+    plan = reset_plan(scene.plan(groups=[group], topics=[TOPIC], strategies={"to-earliest": None}))
+    other = with_hash(replace(plan, created_by="somebody else"))
+    with Cluster(scene.kafka) as cluster:
+        with pytest.raises(PlanStale, match="not_stored"):
+            api.execute(cluster, api.open_journal(scene.tables, plan), plan)
+        assert read_audit(scene.tables, {"plan_id": plan.plan_id}) == []
+        api.store_plan(scene.tables, plan)
+        with pytest.raises(PlanStale, match="the audit has another hash"):
+            api.execute(cluster, api.open_journal(scene.tables, other), other)
+    assert [row.event for row in read_audit(scene.tables, {"plan_id": plan.plan_id})] == [Event.PLANNED]
     assert scene.starts(group) == [5, 5]
 
 

@@ -370,7 +370,8 @@ def test_a_dump_replays_to_the_tables(
     assert states.keys() == replayed.keys()
     for key, state in states.items():
         expected = {name: state[name] for name in ("state_epoch", "snapshot_epoch", "leader_epoch")}
-        expected |= {"start_offset": -1 if state["start_offset"] is None else state["start_offset"]}
+        offsets = ("start_offset", "first_unfinished_offset", "end_offset")
+        expected |= {name: -1 if state[name] is None else state[name] for name in offsets}
         names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
         batches = [[batch[name] for name in names] for batch in state["batches"]]
         expected |= {"delivery_complete_count": state["delivery_complete_count"], "batches": batches}

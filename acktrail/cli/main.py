@@ -19,6 +19,7 @@ from acktrail import __version__
 from acktrail.activity import listening
 from acktrail.branches import registered
 from acktrail.cli.common_options import command_group, error_json, spread, wants_json
+from acktrail.config import chosen_profile, profiles
 from acktrail.errors import AcktrailError, MissingDependency, NotNamed
 
 COMMANDS: Final = MappingProxyType(
@@ -197,8 +198,6 @@ def _show_version(wanted: bool) -> None:
 
 def _profile_names(incomplete: str) -> list[str]:
     """For the shell's completion."""
-    from acktrail.config import profiles
-
     try:
         return [name for name in profiles().names if name.startswith(incomplete)]
     except AcktrailError:
@@ -222,8 +221,6 @@ def _root(
 ) -> None:
     del version
     if profile is not None:
-        from acktrail.config import chosen_profile
-
         ctx.with_resource(chosen_profile(profile))
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())

@@ -38,9 +38,8 @@ KEPT_FINE_MS: Final = 2 * DAY_MS
 KEPT_HOURLY_MS: Final = 90 * DAY_MS
 """After this time intervals become a day long."""
 _TRENDS: Final = TABLES["queue_trends"]
-_QUEUE: Final = ("group_id", "topic_id", "partition")
-_BUCKET: Final = (*_QUEUE, "bucket_ms", "bucket_at")
-_READ_ORDER: Final = (*_QUEUE, "bucket_at", "bucket_ms")
+_BUCKET: Final = (*KEY_COLUMNS, "bucket_ms", "bucket_at")
+_READ_ORDER: Final = (*KEY_COLUMNS, "bucket_at", "bucket_ms")
 _SUMS: Final = ("observations", "acknowledged", "released", "archived")
 _HIGHEST: Final = ("most_unfinished_records",)
 _LAST: Final = tuple(name for name in _TRENDS.names if name not in {*_BUCKET, *_SUMS, *_HIGHEST, "chunk"})

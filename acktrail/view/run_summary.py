@@ -22,14 +22,13 @@ from acktrail.model.record_history import ArchivedRange
 from acktrail.model.rules.catalogue import BRANCH_RULES
 from acktrail.tables.commit_order import exported_before, in_order
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import newest_reconciliation
+from acktrail.tables.open_runs import SAMPLED, newest_reconciliation
 from acktrail.text_tables import KnownSum, printable
 from acktrail.times import utc_text
 from acktrail.view import check_rows, export_rows, finding_rows, partition_rows, wording
 
 SCHEMA: Final = "acktrail-report/1"
 """Names the form of the JSON; ``docs/report-schema.json`` describes it."""
-_LOOKS: Final = ("group_observations", "offset_observations")
 _FIRST_DELIVERIES: Final = (
     "First deliveries are not persisted: a record that a consumer holds right now, or that was delivered and neither "
     "acknowledged nor released yet, looks available here."
@@ -149,8 +148,8 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
 
 
 def _head(tables: RunTables, run_id: str) -> RunHead:
-    looks = _distinct(tables, ("reconciliations", *_LOOKS, "share_partition_states"), "observed_at")
-    clusters = _distinct(tables, ("reconciliations", *_LOOKS, "export_ranges"), "cluster_id")
+    looks = _distinct(tables, ("reconciliations", *SAMPLED, "share_partition_states"), "observed_at")
+    clusters = _distinct(tables, ("reconciliations", *SAMPLED, "export_ranges"), "cluster_id")
     return RunHead(
         cluster_id=", ".join(sorted(clusters)) or None,
         run_id=run_id,
@@ -357,7 +356,7 @@ def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
     ended = run_end(replace(tables, **own))
     if ended is None:
         return replace(tables, **own)
-    version = max((pc.max(own[name]["records_version"]).as_py() or 0 for name in _LOOKS), default=0) or None
+    version = max((pc.max(own[name]["records_version"]).as_py() or 0 for name in SAMPLED), default=0) or None
     first_seen = pc.field("first_seen_at")
     return replace(
         tables,

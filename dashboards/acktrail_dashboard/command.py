@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,8 +65,6 @@ def report(
     Example: acktrail dashboard report --tables ./tables --out report.html
     """
     config = at.needed
-    from datetime import UTC, datetime
-
     from acktrail.view.run_summary import summarize, summary_json
     from acktrail.whole_files import write_whole
     from acktrail_dashboard.report import read_run, render_html, render_text

@@ -17,14 +17,15 @@ from acktrail.cli.common_options import OfTables, json_line
 from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.errors import InputError
 from acktrail.format.columns import arrow_without_pandas
+from acktrail.model.records import RecordAt
+from acktrail.model.share_partition import TopicId, topic_id_bytes
 from acktrail.text_tables import printable
+from acktrail.times import new_run_id
 from acktrail_connect.commands.export import RunId
-from acktrail_copied_logs.dialects import Policy
+from acktrail_copied_logs.dialects import KAFKA_4_2, Dialect, DialectReplay, Policy
 
 if TYPE_CHECKING:
     from acktrail.format.wire.raw_record import RawRecord
-    from acktrail.model.records import RecordAt
-    from acktrail_copied_logs.dialects import Dialect, DialectReplay
     from acktrail_copied_logs.import_run import ImportSummary
     from acktrail_copied_logs.log_segment import ReadReport, SegmentDamage
     from acktrail_copied_logs.replay_files import LogCut, LogPoint
@@ -181,7 +182,6 @@ def _replay_sorted(
     files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter
 ) -> DialectReplay | None:
     """The columnar replay, where the files are in the order of their log; None where they are not."""
-    from acktrail_copied_logs.dialects import KAFKA_4_2
     from acktrail_copied_logs.replay_files import replay_sorted
 
     if dialect is not KAFKA_4_2:
@@ -214,7 +214,6 @@ def _replay_in_order(
 ) -> DialectReplay:
     """Record by record, sorted into the order of the log."""
     from acktrail.format.wire.raw_record import decode_with
-    from acktrail.model.records import RecordAt
     from acktrail_copied_logs.copied_files import in_log_order, read_files
     from acktrail_copied_logs.replay_files import replay_records, up_to
 
@@ -320,7 +319,6 @@ def import_files(
     Example: acktrail tables import __share_group_state-*/*.log --tables /data/copy --cluster 4L6g3nShT-eMCtK--X86sw
     """
     target = at.needed
-    from acktrail.times import new_run_id
     from acktrail_copied_logs import import_run
     from acktrail_copied_logs.log_segment import ReadReport
 
@@ -339,8 +337,6 @@ def import_files(
 
 
 def _checked(topic_id: str | None) -> str | None:
-    from acktrail.model.share_partition import TopicId, topic_id_bytes
-
     if topic_id is not None:
         try:
             topic_id_bytes(TopicId(topic_id))

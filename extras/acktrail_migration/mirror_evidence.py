@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from acktrail.change.cluster import Cluster
 from acktrail.errors import (
@@ -30,13 +30,11 @@ from acktrail.errors import (
     UnsupportedRecord,
 )
 from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
+from acktrail.format.wire.raw_record import RawRecord
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import LogStretch, TopicPartition
 from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail_migration.migration_kind import Migration, TranslationWay
-
-if TYPE_CHECKING:
-    from acktrail.format.wire.raw_record import RawRecord
-    from acktrail.kafka.admin import ShareGroupAdmin
 
 TopicPart = tuple[str, int]
 """Topic and partition."""

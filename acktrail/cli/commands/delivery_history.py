@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli.common_options import TIME, OfTables, json_line
+from acktrail.model.record_history import ArchivedRange, archived_records
+from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
 from acktrail.text_tables import printable, table
 from acktrail.times import duration_ms, instant_text, time_ms
 from acktrail.view import history_text
@@ -18,8 +20,6 @@ from acktrail.view import history_text
 if TYPE_CHECKING:
     from acktrail.history.dead_letter_reader import DeadLetterReader, ExportedLetter, MissingLetters, PartitionLetters
     from acktrail.history.history_reader import RecordInstance
-    from acktrail.model.record_history import ArchivedRange
-    from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
 
 _SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
 _LETTER_TITLES: Final = ("TOPIC", "PARTITION", "ARCHIVED", "WITH", "WITHOUT", "NOT ARCHIVED", "RECORDS", "REPEATED", "")
@@ -125,7 +125,6 @@ def archived(
     history = at.history
     ranges = history.archived(group, since_ms)
     completeness = history.completeness(group).within(since_ms)
-    from acktrail.model.record_history import archived_records
 
     counts = {"records": archived_records(ranges), "endings": sum(each.records for each in ranges)}
     rows = [_archived_row(each, history.topic(each.key.topic_id).topic) for each in ranges]

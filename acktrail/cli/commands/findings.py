@@ -11,6 +11,7 @@ import typer
 
 from acktrail.cli.common_options import TIME, OfTables, echo_rows
 from acktrail.errors import InputError
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.text_tables import printable, table
 from acktrail.times import time_ms
 from acktrail.view.wording import SEVERITIES, ago
@@ -56,7 +57,6 @@ def findings(
     """
     from_ms = None if since is None else time_ms("--since", since)
     config = at.needed
-    from acktrail.model.rules.catalogue import RULE_BY_ID
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.open_runs import open_runs
     from acktrail.view.finding_rows import open_findings

@@ -37,9 +37,7 @@ from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_root import ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns, made, opened
 
-_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
-_NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
-_ANY: Final[Mapping[str, object]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _APPEND_ONLY: Final = "delta.appendOnly"
 _MERGES: Final = 5
 """Tries of a merge beside other writers."""
@@ -216,7 +214,7 @@ class Tables:
             ensure_writable(self._root)
 
     def create(
-        self, name: str, *, schema: pa.Schema | None = None, properties: Mapping[str, str] = _NO_TEXT
+        self, name: str, *, schema: pa.Schema | None = None, properties: Mapping[str, str] = _NOTHING
     ) -> TableSnapshot:
         """The table `name`, created with `schema` (None: acktrail's own) and `properties` if it does not exist. The
         first one under a root is reported. ConfigurationError also where the storage cannot keep writers apart."""
@@ -284,7 +282,7 @@ class Tables:
         *,
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
-        metadata: Mapping[str, str] = _NO_TEXT,
+        metadata: Mapping[str, str] = _NOTHING,
         at: TableSnapshot | None = None,
     ) -> int:
         """One commit of the files that `write` gives, as a `chunk`; the chunks `replaced` go, or without a chunk all
@@ -319,7 +317,7 @@ class Tables:
             if not distinct.num_rows:
                 break
             try:
-                return commit(snapshot, partial(merge_rows, name, snapshot.delta, distinct), transactions, _NO_TEXT)
+                return commit(snapshot, partial(merge_rows, name, snapshot.delta, distinct), transactions, _NOTHING)
             except ConcurrentCommit:
                 if not tries_left:
                     raise
@@ -333,7 +331,7 @@ class Tables:
         return snapshot.read(columns=columns, where=where)
 
     def rows(
-        self, name: str, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
+        self, name: str, equal: Mapping[str, object] = _NOTHING, *, columns: Sequence[str] | None = None
     ) -> list[dict[str, Any]]:
         """``TableSnapshot.rows`` of the newest version; none when the table was never created."""
         snapshot = self.snapshot(name)

@@ -33,8 +33,7 @@ _UPKEEP: Final = (b'"operation":"VACUUM', b'"operation":"SET TBLPROPERTIES"')
 """The operation of a commit without any file where it has nothing to do with rows."""
 _RETENTION: Final = b'"acktrail.maintained":"retention"'
 """What a commit has that only drops rows which are not kept."""
-_ANY: Final[Mapping[str, object]] = MappingProxyType({})
-_NO_LEAST: Final[Mapping[str, int]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,9 +264,9 @@ class TableSnapshot:
 
     def rows(
         self,
-        equal: Mapping[str, object] = _ANY,
+        equal: Mapping[str, object] = _NOTHING,
         *,
-        least: Mapping[str, int] = _NO_LEAST,
+        least: Mapping[str, int] = _NOTHING,
         columns: Sequence[str] | None = None,
     ) -> list[dict[str, Any]]:
         """The rows whose columns have the values of `equal` (a list: one of them), and at least those of `least`, in no

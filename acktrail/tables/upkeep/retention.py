@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.branches import looks
-from acktrail.format.columns.binary_column import joined_rows
+from acktrail.format.columns.binary_column import BoolArray, Int64Array, joined_rows
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.exported_logs import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.tables.commit_order import SKEW
@@ -56,8 +55,6 @@ _OF_LAST: Final = frozenset({"run_id", "last_offset", "log_end_offset"})
 """Columns that a merged row has of its last part; others it has of the first."""
 _SUMMED: Final = ("records_read", "records_decoded", "records_quarantined")
 _NONE: Final = -1
-_Integers = npt.NDArray[np.int64]
-_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +272,7 @@ def merged_ranges(rows: pa.Table, now: dt.datetime) -> pa.Table:
     return pa.table(columns, schema=rows.schema)
 
 
-def _joins(rows: pa.Table, now: dt.datetime) -> _Flags:
+def _joins(rows: pa.Table, now: dt.datetime) -> BoolArray:
     """Whether each row but the last becomes one with the row after it."""
     first, last = _numbers(rows, "first_offset"), _numbers(rows, "last_offset")
     gap_first, gap_last = _numbers(rows, "gap_first"), _numbers(rows, "gap_last")
@@ -294,17 +291,17 @@ def _joins(rows: pa.Table, now: dt.datetime) -> _Flags:
     return np.asarray(same & (records | gaps))
 
 
-def _numbers(rows: pa.Table, name: str, unknown: int = _NONE) -> _Integers:
+def _numbers(rows: pa.Table, name: str, unknown: int = _NONE) -> Int64Array:
     return np.asarray(pc.fill_null(rows[name], unknown).cast(pa.int64()).to_numpy())
 
 
-def _is_same(column: pa.ChunkedArray) -> _Flags:
+def _is_same(column: pa.ChunkedArray) -> BoolArray:
     """Whether each value but the last is that of the next row; a null is equal to a null."""
     codes = column.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
     return np.asarray(codes[1:] == codes[:-1])
 
 
-def _periods(instants: pa.ChunkedArray, now: dt.datetime) -> _Integers:
+def _periods(instants: pa.ChunkedArray, now: dt.datetime) -> Int64Array:
     """The day of each instant as a number; ``_NONE`` for those of the last 24 hours."""
     at = pc.fill_null(instants, now).to_numpy().astype("datetime64[us]")
     last = np.datetime64(now.astimezone(dt.UTC).replace(tzinfo=None), "us") - np.timedelta64(_DAY)

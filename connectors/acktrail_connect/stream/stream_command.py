@@ -10,13 +10,15 @@ from typing import Annotated
 
 import typer
 
+from acktrail.activity import stop_on_signals
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import KafkaConfig, TablesConfig, environment, spark_master
 from acktrail.errors import InputError
+from acktrail.times import new_run_id
 from acktrail_connect.commands.export import RunId, show_summary
 from acktrail_jobs.commands.master_option import Master
-from acktrail_jobs.engine import IN_PROCESS
+from acktrail_jobs.engine import IN_PROCESS, translated
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -50,13 +52,10 @@ def _command(
 
     Example: acktrail run stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
     """
-    from acktrail.activity import stop_on_signals
-    from acktrail.times import new_run_id
     from acktrail_connect.contract import LeaseTerms
     from acktrail_connect.export.export_run import ExportRun
     from acktrail_connect.sinks.writer_lease import sink_lease
     from acktrail_connect.stream.state_stream import StreamPlan, TableStream
-    from acktrail_jobs.engine import translated
     from acktrail_jobs.session import CONNECT, spark_session
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.admin.topics import CreatePartitionsRequest
 
@@ -21,7 +21,7 @@ from acktrail.change.audit.plan_life import OPEN, PLAN_AGAIN
 from acktrail.change.change_kind import ChangeKind, ChangeRun, Execution, Row, Settled
 from acktrail.change.verify.reset_verification import note_found, unsettled
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, PlanStale, RetryableError, UnknownName
-from acktrail.kafka.admin import client_of
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import (
@@ -35,10 +35,7 @@ from acktrail.text_tables import printable, table
 from acktrail.times import instant_text
 from acktrail.view.wording import counted
 from acktrail_expansion.change.expansion_plan import ExpansionPlan
-from acktrail_expansion.observations.ledger_connector import take_look
-
-if TYPE_CHECKING:
-    from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail_expansion.observations.ledger_connector import listed_by_brokers, take_look
 
 _SPREAD_S: Final = 30.0
 """How long brokers may take to learn the count."""
@@ -161,8 +158,6 @@ def _check_count(admin: ShareGroupAdmin, plan: ExpansionPlan) -> None:
 def _listing(admin: ShareGroupAdmin, plan: ExpansionPlan) -> list[bool]:
     """Whether each broker lists the plan's new count; not while it does not answer. Raises PlanStale: it is neither the
     topic nor the count that the plan is about. UnknownName: the topic is gone."""
-    from acktrail_expansion.observations.ledger_connector import listed_by_brokers
-
     found = [listed.get(plan.topic) for listed in listed_by_brokers(admin, [plan.topic])]
     known = {each for each in found if each is not None and each[0] is not None}
     if not known and any(found):

@@ -7,19 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from math import gcd
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acktrail.change.plan.change_plan import ChangePlan, with_hash
 from acktrail.change.plan.notices import Found, Notice, Severity, by_severity, refusal_error
 from acktrail.change.plan.snapshot_facts import StateFacts
 from acktrail.change.plan.snapshot_reader import cluster_facts
-from acktrail.kafka.admin import client_of
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.describe_configs import compacted_topics
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms
 from acktrail.view.wording import counted
-from acktrail_expansion.observations.ledger_connector import SHARE, observe_positions
+from acktrail_expansion.observations.ledger_connector import SHARE, UTC_NOW, observe_positions
 from acktrail_expansion.ordering.order import KeyMapping, expansion_id
 from acktrail_expansion.settings import key_mappings, ordered_groups, settle_time
 
@@ -157,11 +157,7 @@ def _about_group(group: GroupOnTopic, release: str) -> Iterator[Found]:
         yield Severity.SERIOUS, "open_before_expansion", f"{text}: stop producers, and let it finish them first"
 
 
-if TYPE_CHECKING:
-    from acktrail.kafka.admin import ShareGroupAdmin
-
 _MOST_SHOWN: Final = 20
-_UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
 _Row = Mapping[str, Any]
 
 
@@ -175,8 +171,6 @@ def make_plan(
         ChangeRefused: a rule forbids the expansion. NotAuthorized: DESCRIBE or ALTER is missing.
         Unreachable, RetryableError: brokers do not answer.
     """
-    from acktrail.kafka.describe_configs import compacted_topics
-
     mapping, settle = key_mappings()(topic), settle_time()
     at_ms, (described,) = now_ms(), admin.known_topics([topic])
     old_count, rights = described.partition_count, admin.rights((), (topic,)).topics.get(topic)
@@ -184,7 +178,7 @@ def make_plan(
     refusals = [*refusals_of(topic, old_count, partitions, is_internal=described.is_internal, may_alter=may_alter)]
     if refusals:
         raise refusal_error(refusals, (), operation="ALTER")
-    rows = list(observe_positions(admin, {topic: described.topic_id}, _UTC_NOW))  # before the ends of logs
+    rows = list(observe_positions(admin, {topic: described.topic_id}, UTC_NOW))  # before the ends of logs
     plan = ExpansionPlan(
         topic=topic,
         topic_id=described.topic_id or "",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from acktrail.activity import doing
 from acktrail.change.audit.journal import account
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_new
@@ -119,7 +120,6 @@ def _judge(
 ) -> tuple[str | None, pa.Table | None]:
     """The newest expansion of a topic (None: it gained no partitions), once it is audited, and audited again where keys
     were read that may change a verdict or name the keys at risk; what was read. Raises as each of these steps."""
-    from acktrail.activity import doing
     from acktrail_expansion.audit.audit_run import audit_expansions
     from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 

@@ -34,7 +34,7 @@ from acktrail_connect.sources.cluster_sources import ScheduledSource, ScheduledT
 from acktrail_expansion import OBSERVATIONS, POSITIONS
 from acktrail_expansion.settings import LOOK
 
-_UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
+UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
 _TRANSACTIONS: Final = "__transaction_state"
 """Kafka: ``Topic.TRANSACTION_STATE_TOPIC_NAME``, which the first transactional producer of a cluster makes."""
 _Row = dict[str, Any]
@@ -130,7 +130,7 @@ def observe_partitions(
     *,
     run_id: str,
     topics: Iterable[str] | None = None,
-    clock: Callable[[], dt.datetime] = _UTC_NOW,
+    clock: Callable[[], dt.datetime] = UTC_NOW,
 ) -> SourceBatch:
     """Rows of ``partition_observations`` and ``group_positions``: of the topics named, None: of all that are not
     internal.

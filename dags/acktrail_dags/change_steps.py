@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
+from typing import Any, Final, NamedTuple, Unpack, cast
 
 from airflow.providers.standard.operators.hitl import HITLOperator
-from airflow.sdk import TriggerRule, task
+from airflow.sdk import Context, TriggerRule, task
 from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
@@ -45,9 +45,6 @@ from acktrail_dags.parameters import DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text, subject_text
 from acktrail_dags.task_inputs import Place, cluster_at, table_run_id, tables_at, tables_config
 from acktrail_dags.task_reports import MESSAGE, advice_of, as_airflow_errors, chosen_notifiers
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 _log: Final = logging.getLogger("acktrail.dags")
 _APPROVE: Final = "Approve"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.config import reports_kept
@@ -21,8 +21,6 @@ from acktrail_dags.task_inputs import cluster_at, spark_master, tables_at
 from acktrail_dags.task_reports import step
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from acktrail.config import TablesConfig
     from acktrail.view.run_summary import Summary
     from acktrail_jobs.reconcile.reconcile_due import DueCheck

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final, Unpack
+
+from airflow.sdk import Context
 
 from acktrail.change import api
 from acktrail.change.change_kind import load_plan
@@ -22,9 +24,6 @@ from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text
 from acktrail_dags.task_inputs import Place, cluster_at, place_of, tables_at, tables_config
 from acktrail_dags.task_reports import step
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 _log: Final = logging.getLogger("acktrail.dags")
 

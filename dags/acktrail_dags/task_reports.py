@@ -16,7 +16,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
-from airflow.sdk import TriggerRule, get_current_context, task
+from airflow.sdk import Context, TriggerRule, get_current_context, task
 from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
@@ -30,8 +30,6 @@ from acktrail_dags.links import dashboard_address
 from acktrail_dags.parameters import in_form_words
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from acktrail.tables.delta.store import Tables
     from acktrail.view.run_messages import ChangesOf, Known, Notification
     from acktrail.view.run_summary import Summary

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final, Unpack
 
 from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
+from airflow.sdk import Context
 
 from acktrail_dags import task_inputs, task_reports
 from acktrail_dags.change_steps import StoredPlan, before_sending, begin, stored
 from acktrail_dags.task_inputs import cluster_at, spark_master, tables_at
 from acktrail_dags.task_reports import step
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 _LONGEST_SETTLE: Final = timedelta(hours=25)
 

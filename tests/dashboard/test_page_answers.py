@@ -311,9 +311,9 @@ def test_what_changed_has_findings_and_gaps(own: Site) -> None:
     reconciliation before it had found; of changes of one time the one to the worst status first."""
     runs = [("old", 50, 1, 5), ("late", 30, 2, 9), ("new", 0, 4, 20)]  # hours ago, gaps and their records so far
     totals = [
-        {"cluster_id": "c", "run_id": run_id, "observed_at": NOW - timedelta(hours=hours, minutes=1), "gaps": gaps,
-         "gap_records": records}
-        for run_id, hours, gaps, records in runs
+        {"cluster_id": "c", "run_id": run_id, "observed_at": NOW - timedelta(hours=hours, minutes=1),
+         "run_number": number, "gaps": gaps, "gap_records": records}
+        for number, (run_id, hours, gaps, records) in enumerate(runs)
     ]  # fmt: skip
     seen = [("new", "critical", 1, 0), ("new", "error", 60, 0), ("late", "warning", 60, 1), ("old", "error", 60, 50)]
     findings = [

@@ -19,6 +19,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
+from acktrail.tables.commit_order import number_at
 from acktrail.tables.delta.store import Tables
 
 NOW = datetime(2026, 11, 23, 3, 4, 5, tzinfo=UTC)
@@ -227,7 +228,8 @@ def _totals(queues: Sequence[_Queue], sizes: Sizes, number: int, run_id: str, at
     trouble = min(number // 6, 4)
     groups = ["stuck"] * trouble + ["lagging"] * 3 + ["ok"] * max(0, sizes.groups - 3 - trouble)
     return {
-        "run_id": run_id, "observed_at": at, "groups": sizes.groups, "share_partitions": len(queues),
+        "run_id": run_id, "run_number": number_at(at), "observed_at": at,
+        "groups": sizes.groups, "share_partitions": len(queues),
         "statuses": counted(groups), "group_statuses": counted(groups), "verdicts": [("match", len(queues))],
         "findings": [("critical", 1), ("warning", 4)], "new_findings": int(number % 9 == 0),
         "unfinished_records": 150_000 + 97 * number, "unfinished_unknown": 1, "archived_seen": 12_000 + number,
@@ -277,7 +279,8 @@ def _findings(
 def _observations(queues: Sequence[_Queue], run_id: str, at: datetime) -> list[dict[str, Any]]:
     return [
         {
-            "run_id": run_id, "phase": phase, "observed_at": at, "group_id": group_id, "group_type": "share",
+            "run_id": run_id, "run_number": number_at(at), "phase": phase, "observed_at": at,
+            "group_id": group_id, "group_type": "share",
             "group_state": "Stable", "group_epoch": 7, "assignment_epoch": 7, "assignor": "simple", "members": 3,
             "coordinator_id": 1, "error_code": 0,
             "configs": [("share.delivery.count.limit", "5"), ("share.record.lock.duration.ms", "30000")],
@@ -292,6 +295,7 @@ def _range(number: int, at: datetime) -> dict[str, Any]:
         "run_id": "export-1", "state_topic_id": "T0MCtK-X86swAAAAAAAAAA", "state_partition": number, "first_offset": 0,
         "last_offset": 999_999, "records_read": 1_000_000, "records_decoded": 1_000_000, "records_quarantined": 0,
         "log_start_offset": 0, "log_end_offset": 1_000_000, "exported_at": at - timedelta(seconds=50),
+        "records_version": number_at(at),
     }  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def _read(config: TablesConfig) -> float:
 
 if __name__ == "__main__":
     from acktrail_expansion.audit.audit_run import audit_expansions
-    from acktrail_jobs.engine import executors_on
+    from acktrail_jobs.engine import jobs_on
 
-    with executors_on("local[2]") as executors:
-        audit_expansions(TablesConfig(uri=sys.argv[1]), executors)
+    with jobs_on("local[2]") as spark:
+        audit_expansions(TablesConfig(uri=sys.argv[1]), spark)

@@ -78,13 +78,16 @@ def by_spark() -> Iterator[dict[str, Way]]:
 
 
 def _states(session: SparkSession, config: TablesConfig) -> Totals:
-    from acktrail.history.replay_resume import run_replay, topic_at_time
-    from acktrail_jobs.spark_executors import SparkExecutors
+
+    from acktrail.history.replay_resume import topic_at_time
+    from acktrail_jobs.frames import JobSession, collected
+    from acktrail_jobs.reconcile.frames_of_run import STATES, ReplayedRun, replayed_states
 
     tables = Tables(config)
     moment = topic_at_time(tables)
-    executors = SparkExecutors(lambda: session)
-    return _totals(run_replay(executors, tables, moment.observation, moment.coverages))
+    run = ReplayedRun(config=config, observation=moment.observation, coverages=moment.coverages)
+    spark = JobSession(lambda: session)
+    return _totals(collected(spark, "replay", replayed_states(spark, run), STATES))
 
 
 def _with_pandas(session: SparkSession, config: TablesConfig) -> Totals:

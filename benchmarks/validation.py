@@ -18,8 +18,9 @@ from reconcile import write_tables
 from table import Row
 
 from acktrail.config import TablesConfig
-from acktrail.executors import InProcess, default_executors
 from acktrail.tables.delta.store import Tables
+from acktrail_jobs.engine import jobs_on
+from acktrail_jobs.frames import in_process
 from acktrail_jobs.reconcile.reconcile_run import reconcile
 
 _RUN = "benchmark"
@@ -41,7 +42,7 @@ def _row(shape: LogShape) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         tables = TablesConfig(uri=folder)
         write_tables(tables, shape)
-        reconcile(tables, InProcess(), _RUN)
+        reconcile(tables, in_process(), _RUN)
         read_s = _read_s(tables)
         command = [sys.executable, __file__, folder]
         found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
@@ -73,8 +74,8 @@ def _validate(uri: str) -> None:
     begun = time.perf_counter()
     from acktrail_expectations.gate import validate_run
 
-    with default_executors(_RUN) as executors:
-        validate_run(Tables(TablesConfig(uri=uri)), _RUN, executors)
+    with jobs_on(None, _RUN) as spark:
+        validate_run(Tables(TablesConfig(uri=uri)), _RUN, spark)
         print(time.perf_counter() - begun, cpu_s(), max(peaks_mb().values()))
 
 

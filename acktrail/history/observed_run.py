@@ -5,7 +5,7 @@ Here, too: how far each state partition was exported when it ended, with gaps an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError, InputError, UnknownName
-from acktrail.format.columns.binary_column import BoolArray
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes
 from acktrail.model.exported_logs import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
@@ -30,7 +29,7 @@ from acktrail.tables.records.export_ranges import newest_shifts, read_ranges
 
 PHASES: Final = ("before", "after")
 _SHARE_GROUP: Final = "share"
-_OFFSETS: Final = (
+OFFSET_COLUMNS: Final = (
     *("phase", *KEY_COLUMNS, "topic", "log_start_offset", "log_end_offset"),
     *("start_offset", "lag", "error_code", "error"),
 )
@@ -180,10 +179,6 @@ class Descriptions:
     group_errors: pa.Table
     topics: pa.Table
 
-    def only(self, chosen: BoolArray) -> Descriptions:
-        """The same with the `chosen` ones of its share partitions."""
-        return replace(self, shares=self.shares.filter(pa.array(chosen)))
-
     def only_described(self, replayed: pa.Table) -> pa.Table:
         """The keys (``KEY_COLUMNS``) of share partitions that were described and are not in `replayed`, each once."""
         columns = self.shares.select(KEY_COLUMNS)
@@ -233,21 +228,28 @@ class Descriptions:
 
 
 def read_descriptions(tables: Tables, run_id: str) -> Descriptions:
-    """The samples of observation `run_id`."""
+    """The samples of observation `run_id`, without its share partitions (``described_shares`` of its files)."""
     own = pc.field("run_id") == run_id
-    offsets = tables.read("offset_observations", columns=_OFFSETS, where=own)
+    of_whole = pc.field("group_id").is_null() | pc.field("partition").is_null()
+    offsets = tables.read("offset_observations", columns=OFFSET_COLUMNS, where=own & of_whole)
     groups = tables.read("group_observations", columns=_GROUPS, where=own)
     of_group, has_error = pc.is_valid(offsets["group_id"]), _has_error(offsets)
-    of_share = pc.and_(of_group, pc.is_valid(offsets["partition"]))
     kinds = pc.utf8_lower(pc.if_else(_is(pc.not_equal(groups["group_type"], "")), groups["group_type"], _SHARE_GROUP))
     return Descriptions(
-        # without a topic id and an error a row says only that the topic is not there
-        shares=offsets.filter(pc.and_(of_share, pc.or_(pc.is_valid(offsets["topic_id"]), has_error))),
+        shares=offsets.slice(0, 0),
         logs=offsets.filter(pc.invert(of_group)),
         groups=groups.filter(pc.equal(kinds, _SHARE_GROUP)),
         group_errors=offsets.filter(pc.and_(pc.and_(of_group, pc.is_null(offsets["partition"])), has_error)),
         topics=tables.read("topics", columns=_TOPICS).sort_by([("last_seen_at", "descending")]),
     )
+
+
+def described_shares(tables: Tables, run_id: str, paths: Sequence[str]) -> pa.Table:
+    """``OFFSET_COLUMNS`` of the share partitions that observation `run_id` described, in some files of
+    ``offset_observations``. Without a topic id and an error a row says only that the topic is not there."""
+    own = (pc.field("run_id") == run_id) & pc.field("group_id").is_valid() & pc.field("partition").is_valid()
+    rows = tables.read_files("offset_observations", paths, columns=OFFSET_COLUMNS, where=own)
+    return rows.filter(pc.or_(pc.is_valid(rows["topic_id"]), _has_error(rows)))
 
 
 def with_topics(states: pa.Table, described: Descriptions) -> pa.Table:

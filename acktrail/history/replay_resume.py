@@ -1,4 +1,4 @@
-"""From one reconciliation to the next: what a replay continues from, why it may not, what it saves, and its shares.
+"""From one reconciliation to the next: what a replay continues from, why it may not, and what it saves.
 
 Here, too: a replay to any past moment.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.history.observed_run import (
     QUARANTINE_COLUMNS,
@@ -27,7 +24,7 @@ from acktrail.history.observed_run import (
     count_quarantined,
     coverage_of,
 )
-from acktrail.history.partition_replay import SAVED_COLUMNS, Replay
+from acktrail.history.partition_replay import Replay
 from acktrail.history.saved_states import (
     REPLAY,
     SavedStates,
@@ -153,26 +150,6 @@ class ReplayResume:
             RECORDS, paths, columns=QUARANTINE_COLUMNS, where=QUARANTINED, dictionaries=("group_id",)
         )
         return count_quarantined(known, new, saved.positions)
-
-
-def run_replay(
-    executors: Executors, tables: Tables, observation: Observation, coverages: Mapping[int, Coverage]
-) -> pa.Table:
-    """Rows of ``SAVED_COLUMNS``: what a replay of all records by `executors` leaves of every share partition."""
-    shares = replay_shares(coverages, ReplayStart(), executors.count)
-    work = partial(_replayed, tables.config, observation)
-    return executors.run("replay the state records", shares, work, SAVED_COLUMNS)
-
-
-def _replayed(config: TablesConfig, observation: Observation, coverages: Sequence[Coverage]) -> Iterator[pa.Table]:
-    """Rows of ``SAVED_COLUMNS`` of a share of the state partitions."""
-    yield replay_of(Tables(config), observation, ReplayStart(), coverages).rows()
-
-
-def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: int) -> list[tuple[Coverage, ...]]:
-    """About `count` shares of the state partitions that have records. Not more: each reads what is not compacted."""
-    exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: c.state_partition)
-    return balanced_shares(exported, start.records_of, count)
 
 
 def replay_of(

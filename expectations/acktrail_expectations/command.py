@@ -53,12 +53,12 @@ def _validate(
 
     Example: acktrail run validate --json | jq '.results[] | select(.state != "holds")'
     """
-    from acktrail.executors import default_executors
     from acktrail.tables.delta.store import Tables
     from acktrail.view.cluster_health import no_share_group
     from acktrail_expectations.gate import pass_gate, validate_run
     from acktrail_expectations.known_runs import choose_run
     from acktrail_expectations.rule_results import headline
+    from acktrail_jobs.engine import jobs_on
 
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
@@ -68,8 +68,8 @@ def _validate(
 
         typer.echo("\n".join(printable(str(path)) for path in export_suites(suites, open_run(config, chosen))))
         return
-    with showing_activity(), default_executors(chosen) as executors:
-        summary = validate_run(store, chosen, executors, every_record=every_record)
+    with showing_activity(), jobs_on(None, chosen) as spark:
+        summary = validate_run(store, chosen, spark, every_record=every_record)
         if data_docs is not None:
             from acktrail_expectations.notebook import open_run
 

@@ -22,7 +22,6 @@ import pandas as pd
 import pyarrow as pa
 
 from acktrail.activity import doing
-from acktrail.executors import Executors
 from acktrail.format.columns.binary_column import BoolArray
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRule, QualitySeverity
 from acktrail.tables.records.record_files import RECORDS
@@ -44,6 +43,7 @@ from acktrail_expectations.rule_results import (
     stored_result,
 )
 from acktrail_expectations.run_data import RunData, UnvalidatedRecords
+from acktrail_jobs.frames import JobSession, collected_pieces, in_process
 
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it logs a line for each engine that it lacks
 gc.disable()  # while it makes a million objects that stay: a third of the time of its import
@@ -319,15 +319,15 @@ def _piece(records: UnvalidatedRecords, frame: pd.DataFrame) -> SuiteFrame:
     return SuiteFrame(suite=RECORDS, checks=checks, frame=frame, label=label)
 
 
-def run_results(run: RunData, executors: Executors | None, now: datetime) -> tuple[QualityResult, ...]:
-    """In the order of the data's way. `executors` evaluate the rules on state records, unless these are few."""
+def run_results(run: RunData, spark: JobSession | None, now: datetime) -> tuple[QualityResult, ...]:
+    """In the order of the data's way. The rules on state records are evaluated on `spark`, unless these are few."""
     results: list[QualityResult] = []
     for piece in suite_frames(run, now):
         results += piece.results()
         if piece.suite == RECORDS:
-            workers, shares = run.records.shares(executors)
-            work = partial(_evaluated, run.records)
-            of_records = workers.run("evaluate the rules on state records", shares, work, RESULTS)
+            pieces, evaluating = run.records.pieces(), partial(_evaluated, run.records)
+            where = spark if spark is not None and len(pieces) > 1 else in_process()
+            of_records = collected_pieces(where, "evaluate the rules on state records", pieces, evaluating, RESULTS)
             results += map(stored_result, of_records.to_pylist())
             if run.why_bytes_not_compared is not None:
                 results.append(not_evaluated(piece.suite, MATCHES_RAW_BYTES, run.why_bytes_not_compared))

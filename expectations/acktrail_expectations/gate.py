@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from acktrail.errors import QualityGateFailed
-from acktrail.executors import Executors
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.text_tables import printable
@@ -23,6 +22,7 @@ from acktrail_expectations.rule_results import (
     recorded,
     unevaluated_lines,
 )
+from acktrail_jobs.frames import JobSession
 
 MOST_RULES: Final = 5
 """Rules that are explained where a gate stops; more are counted."""
@@ -32,7 +32,7 @@ _log: Final = logging.getLogger("acktrail.quality")
 def validate_run(
     store: Tables,
     run_id: str,
-    executors: Executors | None = None,
+    spark: JobSession | None = None,
     *,
     every_record: bool = False,
     now: datetime | None = None,
@@ -41,9 +41,9 @@ def validate_run(
 
     State records and export ranges are the run's own and those that no run validated before; the other tables are the
     run's. A run that has results keeps them as long as the tables have the same rows of it. `every_record` validates
-    all records and ranges once more and records that only for a run without results of its present rows. `executors`:
-    who evaluates the rules on state records where there are many; None: this process. `now`: what the age of the
-    observation is compared with.
+    all records and ranges once more and records that only for a run without results of its present rows. `spark`:
+    where the rules on many state records are evaluated; None: in this process. `now`: what the age of the observation
+    is compared with.
 
     Raises:
         InputError: the run was not reconciled: most rules would have nothing to compare.
@@ -58,7 +58,7 @@ def validate_run(
     rows = run_rows(store, run_id)
     require_reconciled(store, run_id, rows)
     data = RunData.read(store, run_id, rows, every_record=every_record)
-    results = run_results(data, executors, datetime.now(UTC) if now is None else now)
+    results = run_results(data, spark, datetime.now(UTC) if now is None else now)
     if known is not None and not every_record:
         results = with_earlier_results(results, known, data)
     summary = ValidationSummary(cluster_id=cluster_of_run(rows), run_id=run_id, results=results, run_rows=basis)

@@ -116,7 +116,7 @@ def open_run(tables: TablesConfig, run_id: str | None = None) -> RunChecks:
     store = Tables(tables)
     chosen = choose_run(store, run_id)
     data = RunData.read(store, chosen, run_rows(store, chosen), every_record=True)
-    records = (piece for share in data.records.shares(None)[1] for piece in record_frames(data.records, share))
+    records = (piece for own in data.records.pieces() for piece in record_frames(data.records, own))
     pieces: dict[str, list[SuiteFrame]] = {}
     for piece in (*suite_frames(data, datetime.now(UTC)), *records):
         pieces.setdefault(piece.suite, []).append(piece)

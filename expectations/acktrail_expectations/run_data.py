@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
-from acktrail.executors import Executors, InProcess, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.tables.cluster_check import reads_as_own
@@ -34,6 +33,7 @@ from acktrail.tables.records.record_files import RECORDS, RecordFiles, later_rec
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import state_topic_observed
+from acktrail_jobs.frames import pieces_of
 
 LOOK_BACK: Final = 5_000
 """Records before the first one to validate that are read too, on each state partition: a record is compared
@@ -47,8 +47,8 @@ _COUNTED: Final = "state_topic"
 SEQUENCE: Final = "validations"
 """The app id that counts validations: of two at the same time the second one's commit is refused."""
 _ADDRESSES: Final = ("offset", *PLACE)
-_FEW_RECORDS: Final = 1_000_000
-"""Fewer take this process less time than executors need to start."""
+_RECORDS_OF_A_PIECE: Final = 1_000_000
+"""Records that are evaluated together. An executor imports Great Expectations first, which takes as long as 300,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +132,13 @@ class UnvalidatedRecords:
             **more,
         )
 
-    def shares(self, executors: Executors | None) -> tuple[Executors, list[tuple[int, ...]]]:
-        """The state partitions with records to validate, a share for each of the executors; few records are one share
-        for this process."""
+    def pieces(self) -> list[tuple[int, ...]]:
+        """The state partitions with records to validate; few records are one piece."""
         runs = self.stored.runs
         counts = {
             p: own.above(self._begin(p)).total for p, own in runs.items() if (own.last_end or 0) > self.since.get(p, 0)
         }
-        workers = InProcess() if executors is None or sum(counts.values()) < _FEW_RECORDS else executors
-        return workers, balanced_shares(counts, counts.__getitem__, workers.count)
+        return pieces_of(counts, counts.__getitem__, _RECORDS_OF_A_PIECE)
 
     def frames(self, partitions: Sequence[int]) -> Iterator[pd.DataFrame]:
         """The records of some state partitions with what bounds them, piece by piece."""

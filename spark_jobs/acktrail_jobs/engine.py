@@ -6,18 +6,17 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from acktrail.config import spark_master
 from acktrail.errors import AcktrailError, ConfigurationError
-
-if TYPE_CHECKING:
-    from acktrail.executors import Executors
+from acktrail_jobs.frames import JobSession, in_process
 
 IN_PROCESS: Final = "in-process"
 """In place of a Spark master: this process does the work, on one core and without Spark's pages."""
 _OF_SPARK: Final = (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
 _GIVEN_UP: Final = "stopped SparkContext"
+_TOO_LARGE: Final = "spark.driver.maxResultSize"
 _CAUSE: Final = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception|\.errors\.\w+)\b.*)")
 _MISSING: Final = re.compile(
     r"No module named '(?P<module>(?:acktrail|pyarrow|numpy|pandas|deltalake)\w*)"
@@ -26,24 +25,21 @@ _MISSING: Final = re.compile(
 
 
 @contextmanager
-def executors_on(master: str | None, run_id: str = "") -> Iterator[Executors]:
-    """Open the executors of a run: those of the Spark session that runs, or of a new one on `master` that begins with
-    the first work and ends with the block; ``IN_PROCESS``: this process. Failures are `translated`.
+def jobs_on(master: str | None, run_id: str = "") -> Iterator[JobSession]:
+    """The session of a run's jobs: the Spark session that runs, or a new one on `master` that begins with the first job
+    and ends with the block; ``IN_PROCESS``: this process. Failures are `translated`.
 
     `master` None: ACKTRAIL_SPARK_MASTER, what ``spark-submit`` or SPARK_REMOTE says, else two local threads. The
-    first work raises MissingDependency (no Java that runs Spark, or JAVA_HOME names a folder without one).
+    first job raises MissingDependency (no Java that runs Spark, or JAVA_HOME names a folder without one).
     """
     chosen = master or spark_master()
     with translated(), ExitStack() as running:
         if chosen == IN_PROCESS:
-            from acktrail.executors import InProcess
-
-            yield InProcess()
+            yield in_process()
         else:
             from acktrail_jobs.session import spark_session
-            from acktrail_jobs.spark_executors import SparkExecutors
 
-            yield SparkExecutors(lambda: running.enter_context(spark_session(chosen)), run_id)
+            yield JobSession(lambda: running.enter_context(spark_session(chosen)), run_id)
 
 
 @contextmanager
@@ -65,6 +61,11 @@ def translated() -> Iterator[None]:
             raise ConfigurationError(
                 f"Spark's executors cannot {what}",
                 hint="install acktrail on every machine of the cluster, and let PYSPARK_PYTHON name that Python",
+            ) from error
+        if _TOO_LARGE in str(error):
+            raise ConfigurationError(
+                f"what the executors hand to the driver is larger than {_TOO_LARGE}",
+                hint="raise it where Spark's settings are; nothing of this step was written to the tables",
             ) from error
         if _GIVEN_UP in str(error):
             raise ConfigurationError(

@@ -26,7 +26,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_jobs.spark_executors import piece_frame
+from acktrail_jobs.frames import JobSession, frame_of
 
 _PATTERN: Final = re.compile(r"([\[\]{}*?\\])")
 """What Hadoop takes for a pattern of paths."""
@@ -52,7 +52,7 @@ def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: Table
         return spark.createDataFrame([], schema)
     chunks = {path: found[_IN_LOG] for path, found in snapshot.statistics([_IN_LOG]).items()}
     if not snapshot.is_local:
-        return piece_frame(spark, list(chunks.items()), partial(_rows, config, name), TABLES[name])
+        return frame_of(JobSession(lambda: spark), list(chunks.items()), partial(_rows, config, name), TABLES[name])
     root = f"file:{snapshot.place.uri}/"
     rows = spark.read.schema(schema).parquet(*(_PATTERN.sub(r"\\\1", root + path) for path in chunks))
     if CHUNK not in schema.names:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from expectations.sample_damage import DAMAGE, RECORDS
 from expectations.sample_tables import RUN, fill, plain_outcomes
@@ -19,14 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, RetryableError
-from acktrail.executors import Executors, InProcess, Work, balanced_shares, default_executors
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations import evaluation, run_data
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import QualityResult
 from acktrail_jobs.api import reconcile, verify
-from acktrail_jobs.engine import executors_on, translated
-from acktrail_jobs.spark_executors import SparkExecutors
+from acktrail_jobs.engine import jobs_on, translated
+from acktrail_jobs.frames import JobSession, balanced_pieces, in_process, pieces_of
+from acktrail_jobs.local_session import LocalSession
 
 WRITTEN = (
     *("share_partition_states", "reconciliations", "findings", "delivery_history", "held_states", "replay_memory"),
@@ -35,8 +33,8 @@ WRITTEN = (
 OF_TABLES = {"records_table", "records_files", "unfinished", "exported"}
 """Columns that name the table which a row comes from."""
 MOST_JOBS = 5
-"""Three for the replay, the numbers of its groups and the verdicts, between which rows are exchanged; one for the
-history, one for the changes that statuses are judged by."""
+"""Three for states, descriptions and verdicts, between which rows are exchanged; one for the history, one for the
+changes that statuses are judged by."""
 
 
 def scattered(world: World) -> None:
@@ -67,12 +65,15 @@ def test_both_make_the_same_tables(tmp_path: Path) -> None:
 
 
 def test_a_reconciliation_is_few_jobs_with_names(world: World, spark: SparkSession) -> None:
-    """However many tables are read and written; each has the name of its step and the run."""
+    """However many tables are read and written; each has the name of its step and the run. How many files there are
+    follows the share partitions, not the executors."""
     scattered(world)
     world.observe("few")
     tracker = spark.sparkContext.statusTracker()
     reconcile(world.config, "few", with_history=True)
     assert 0 < len(tracker.getJobIdsForGroup("acktrail few")) <= MOST_JOBS
+    for name in ("share_partition_states", "reconciliations", "replay_memory", "held_states"):
+        assert [file.rows > 0 for file in world.tables.snapshot(name).files()] == [True], name
     store = spark.sparkContext._jsc.sc().statusStore()  # no public way from Python
     jobs = store.jobsList(None)
     names = {job.get() for n in range(jobs.size()) if (job := jobs.apply(n).description()).isDefined()}
@@ -100,22 +101,22 @@ def test_the_work_is_done_on_spark_unless_a_person_says_otherwise(
     """By the option, else by the variable."""
     if variable:
         monkeypatch.setenv("ACKTRAIL_SPARK_MASTER", variable)
-    with executors_on(master) as found:
-        assert isinstance(found, InProcess if is_here else SparkExecutors)
+    with jobs_on(master) as found:
+        assert isinstance(found.session, LocalSession) == is_here
 
 
 def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A JAVA_HOME without Java is found before Java is started."""
     monkeypatch.setattr("acktrail_jobs.session.running_session", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]") as found:
-        assert found.count
+    with pytest.raises(MissingDependency, match="JAVA_HOME"), jobs_on("local[2]") as found:
+        assert found.session
 
 
-def opened(master: str) -> int:
-    """How many tasks run at once there."""
-    with executors_on(master) as found:
-        return found.count
+def opened(master: str) -> Any:
+    """The session there."""
+    with jobs_on(master) as found:
+        return found.session
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,11 @@ def test_silent_master_fails_at_once(address: str, monkeypatch: pytest.MonkeyPat
             ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
             ConfigurationError,
             "no master took",
+        ),
+        (
+            ": org.apache.spark.SparkException: Total size of results is bigger than spark.driver.maxResultSize 1 MiB",
+            ConfigurationError,
+            r"is larger than spark\.driver\.maxResultSize",
         ),
         (
             ": java.lang.OutOfMemoryError: Java heap space",
@@ -172,23 +178,17 @@ def test_a_worker_without_acktrail_is_a_clear_error(kind: type[Exception], text:
     assert "install acktrail" in str(caught.value.hint)
 
 
-def test_an_installation_without_executors_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acktrail.executors.registered", lambda _: {})
-    with pytest.raises(MissingDependency, match=r"names no executors .*`spark` of acktrail\.executors"):
-        default_executors("r0")
-
-
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 5))
-def test_shares_are_neighbours_of_about_the_same_weight(weights: list[int], count: int) -> None:
-    """Every item once, in order; no more shares than asked; none that outweighs an equal share by more than its
+def test_pieces_are_neighbours_of_about_the_same_weight(weights: list[int], count: int) -> None:
+    """Every item once, in order; no more pieces than asked; none that outweighs an equal one by more than its
     heaviest item."""
     items = list(enumerate(weights))
-    shares = balanced_shares(items, lambda item: item[1], count)
-    assert [item for share in shares for item in share] == items
-    assert len(shares) <= count
-    assert all(shares)
-    for share in shares:
-        own = [weight for _, weight in share]
+    pieces = balanced_pieces(items, lambda item: item[1], count)
+    assert [item for piece in pieces for item in piece] == items
+    assert len(pieces) <= count
+    assert all(pieces)
+    for piece in pieces:
+        own = [weight for _, weight in piece]
         assert sum(own) <= sum(weights) / count + max(own)
 
 
@@ -199,19 +199,9 @@ TOGETHER = (
 """Rules that are broken at once."""
 
 
-class _EachAlone(InProcess):
-    """Every state partition is a piece of its own, the last one first."""
-
-    count = 50
-
-    def run(self, name: str, pieces: Sequence[Any], work: Work, schema: pa.Schema) -> pa.Table:
-        assert len(pieces) > 2
-        return super().run(name, pieces[::-1], work, schema)
-
-
 def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Damaged records in several files: counts, examples and reasons of every rule are the same, however the records
-    are shared out. A key on two state partitions is found, though no executor sees both. Spark had a job for it."""
+    are divided. A key on two state partitions is found, though no executor sees both. Spark had a job for it."""
     damaged = RECORDS
     for rule in TOGETHER:
         damaged = next(harm for harm, rules in DAMAGE["state_records"].rules if rule in rules.split())(damaged)
@@ -219,17 +209,25 @@ def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkey
     for begin in range(9, damaged.num_rows, 9):
         Tables(config).append("state_records", damaged.slice(begin, 9))
     assert len(set(damaged["state_partition"].to_pylist())) > 2
-    monkeypatch.setattr(run_data, "_FEW_RECORDS", 0)
     monkeypatch.setattr(evaluation, "_outcomes", plain_outcomes)
 
-    def of(executors: Executors) -> set[QualityResult]:
-        results = validate_run(Tables(config), RUN, executors, every_record=True).results
+    def of(where: JobSession | None) -> set[QualityResult]:
+        results = validate_run(Tables(config), RUN, where, every_record=True).results
         return {each for each in results if each.expectation != "state_topic_partition_count_constant"}
 
-    expected = of(InProcess())
+    expected = of(None)
 
-    assert of(_EachAlone()) == expected
-    assert of(SparkExecutors(lambda: spark, RUN)) == expected
+    monkeypatch.setattr(run_data, "_RECORDS_OF_A_PIECE", 1)
+    assert of(in_process()) == expected
+    assert of(JobSession(lambda: spark, RUN)) == expected
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(f"acktrail {RUN}")
     broken = {each.expectation for each in expected if each.suite == "state_records" and each.success is False}
     assert broken >= {*TOGETHER}
+
+
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=20), st.integers(1, 1000))
+def test_pieces_follow_the_rows(weights: list[int], rows: int) -> None:
+    """No piece has more than its rows and one item; there are no more pieces than the rows need."""
+    pieces = pieces_of(enumerate(weights), lambda item: item[1], rows)
+    assert len(pieces) <= max(1, -(-sum(weights) // rows))
+    assert all(sum(weight for _, weight in piece) <= rows + max(weights) for piece in pieces)

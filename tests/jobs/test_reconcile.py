@@ -16,7 +16,7 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_jobs.api import reconcile
-from acktrail_jobs.reconcile import reconcile_run as job
+from acktrail_jobs.reconcile import frames_of_run
 
 on_spark = pytest.mark.usefixtures("spark")
 
@@ -26,8 +26,8 @@ WRITTEN = ("share_partition_states", "reconciliations", "findings")
 @pytest.mark.spark
 @on_spark
 def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a row and not a commit, however many shares there are; and a run that was stopped is completed."""
-    monkeypatch.setattr(job, "_FEW_ROWS", 5)
+    """Not a row and not a commit, however many buckets there are; and a run that was stopped is completed."""
+    monkeypatch.setattr(frames_of_run, "_ROWS_OF_A_BUCKET", 5)
     busy(world, 7)
     orphan = key_of("orphan")
     world.write(snapshot(orphan))

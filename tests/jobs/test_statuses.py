@@ -15,7 +15,6 @@ from drivers.command_line import run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.errors import AcktrailError, UnknownName
-from acktrail.executors import InProcess
 from acktrail.history.observed_run import newest_run
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.commit_order import newest_rows
@@ -25,6 +24,7 @@ from acktrail.view.cluster_health import cluster_health
 from acktrail.view.run_summary import shown_run
 from acktrail_expectations.known_runs import choose_run
 from acktrail_jobs.api import build_history, reconcile
+from acktrail_jobs.frames import in_process
 from acktrail_jobs.statuses.status_run import write_statuses
 
 TABLES = ("queue_statuses", "status_changes", "queue_trends", "run_totals")
@@ -187,10 +187,10 @@ def test_a_run_again_changes_nothing_and_an_older_one_neither(clock: Clock) -> N
     for run_id in ("r2", "r0", "r1"):
         reconcile(clock.config, run_id, with_history=True)
         assert contents(clock) == before
-    write_statuses(clock.config, InProcess(), "r1")
+    write_statuses(clock.config, in_process(), "r1")
     assert contents(clock) == before
     with pytest.raises(UnknownName, match="unknown observation 'never'"):
-        write_statuses(clock.config, InProcess(), "never")
+        write_statuses(clock.config, in_process(), "never")
 
 
 @pytest.mark.few(1)
@@ -222,7 +222,7 @@ def test_a_run_that_was_stopped_is_completed(
 
 def _judge(world: World, run: str) -> None:
     build_history(world.config, "in-process")
-    write_statuses(world.config, InProcess(), run)
+    write_statuses(world.config, in_process(), run)
 
 
 def _failing(method: str, table: str) -> Callable[..., Any]:

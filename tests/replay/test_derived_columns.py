@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from samples.random_records import INT64, any_batches, batches, disjoint_batches
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES, TABLES
 from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches, key_codes, state_partitions_of
-from acktrail.history.observed_run import read_descriptions
+from acktrail.history.observed_run import described_shares, read_descriptions
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.model.rules.catalogue import RULE_BY_ID
@@ -161,7 +161,9 @@ def beside(folder: Path, rows: Mapping[str, list[Mapping[str, Any]]], *keys: tup
     tables = Tables(TablesConfig(uri=str(folder)))
     for name, own in rows.items():
         tables.append(name, [{**COMMON, **({} if name == "topics" else {"phase": "after"}), **row} for row in own])
-    described = read_descriptions(tables, "r1")
+    snapshot = tables.snapshot("offset_observations")
+    paths = [] if snapshot is None else [file.path for file in snapshot.files()]
+    described = replace(read_descriptions(tables, "r1"), shares=described_shares(tables, "r1", paths))
     schema = pa.schema([TABLES["offset_observations"].field(name) for name in KEY_COLUMNS])
     asked = pa.Table.from_pylist([dict(zip(KEY_COLUMNS, key, strict=True)) for key in keys], schema=schema)
     found = pa.table(described.beside(asked)).to_pylist()

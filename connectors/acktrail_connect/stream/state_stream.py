@@ -32,7 +32,6 @@ from acktrail.activity import doing
 from acktrail.backoff import Outage
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableError
-from acktrail.executors import balanced_shares
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.exported_logs import LogSpan, SourcePartition, state_source_partition
@@ -49,6 +48,7 @@ from acktrail_connect.sinks.writer_lease import WorkerLease
 from acktrail_connect.source_batches import Commit, SourceBatch
 from acktrail_connect.sources.state_source import StateTask
 from acktrail_connect.task_execution import TaskExecution
+from acktrail_jobs.frames import balanced_pieces
 from acktrail_jobs.session import parallelism
 
 _LOOK_S: Final = 1
@@ -157,7 +157,7 @@ class StateStreamReader(DataSourceStreamReader):
         ends = {int(number): offset for number, offset in end["partitions"].items()}
         waiting = {number: max(0, offset - self._begins.get(number, 0)) for number, offset in ends.items()}
         count = min(self._plan.tasks, 1 + sum(waiting.values()) // _LEAST_OF_A_TASK)
-        return list(map(InputPartition, balanced_shares(ends.items(), lambda item: waiting[item[0]], count) or [()]))
+        return list(map(InputPartition, balanced_pieces(ends.items(), lambda item: waiting[item[0]], count) or [()]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The ends of one task's partitions."""

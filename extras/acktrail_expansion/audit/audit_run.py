@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
-from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import cluster_of, create_for
 from acktrail.tables.delta.store import Tables
@@ -42,9 +41,12 @@ from acktrail_expansion.audit.group_verdicts import HISTORY, VERDICT_ROWS, judge
 from acktrail_expansion.ordering.order import NEVER_YET, NotProven, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time
+from acktrail_jobs.frames import JobSession, collected_pieces, pieces_of
 
 _PIECE: Final = 3_000_000
 """Rows of positions that are reduced at once, about."""
+_PARTITIONS: Final = 1_000
+"""Partitions of the topics that are judged together, about: each piece reads the positions of all."""
 _US: Final = dt.timedelta(microseconds=1)
 _KEYS: Final = itemgetter("event_id", "group_id", "partition", "source_partition", "source_offset")
 """What keys at risk are of."""
@@ -52,7 +54,7 @@ _Expansions = Mapping[str, Sequence[TopicExpansion]]
 """By topic id, oldest first."""
 
 
-def audit_expansions(tables: TablesConfig, executors: Executors) -> dict[str, Any]:
+def audit_expansions(tables: TablesConfig, spark: JobSession) -> dict[str, Any]:
     """Find every expansion that ``partition_observations`` shows, judge every group across it, replace the three tables
     about expansions, and open and close their ``findings``. Gives how many expansions there are, and how many verdicts
     and findings of each kind.
@@ -83,7 +85,7 @@ def audit_expansions(tables: TablesConfig, executors: Executors) -> dict[str, An
     found = find_expansions(cluster_id, looks, read, settle_time() // _US, asked)
     expansions = by_topic(with_stored(found, before, looks), looks, run_id, key_mappings())
     doing("judging groups")
-    verdicts = _judged(stored, executors, expansions)
+    verdicts = _judged(stored, spark, expansions)
     _check_log_starts(verdicts, expansions, looks, read)
     _write(stored, cluster_id, expansions, verdicts, {STEP: newest_us}, {STEP: done})
     return {
@@ -93,7 +95,7 @@ def audit_expansions(tables: TablesConfig, executors: Executors) -> dict[str, An
     }
 
 
-def _judged(stored: Tables, executors: Executors, expansions: _Expansions) -> list[Row]:
+def _judged(stored: Tables, spark: JobSession, expansions: _Expansions) -> list[Row]:
     """Each executor judges some topics, and reads all files for the rows of them."""
     positions, history = stored.snapshot(POSITIONS), stored.snapshot(HISTORY)
     since = min((own[0].row["last_seen_old_at"] for own in expansions.values()), default=0)
@@ -101,8 +103,9 @@ def _judged(stored: Tables, executors: Executors, expansions: _Expansions) -> li
     pieces = [*_pieces(file_spans(positions), sizes, since)] if positions else []
     paths = sorted(file.path for file in history.files()) if history else []
     topics = [(name, own) for name, own in expansions.items()]
-    shares = balanced_shares(topics, lambda topic: sum(each.new_count for each in topic[1]), executors.count)
-    rows = executors.run("judge groups", shares, partial(judge_topics, stored.config, pieces, paths), VERDICT_ROWS)
+    judging = partial(judge_topics, stored.config, pieces, paths)
+    own = pieces_of(topics, lambda topic: sum(each.new_count for each in topic[1]), _PARTITIONS)
+    rows = collected_pieces(spark, "judge groups", own, judging, VERDICT_ROWS)
     return [json.loads(row) for row in rows["row"].to_pylist()]
 
 

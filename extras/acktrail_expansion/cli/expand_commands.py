@@ -25,8 +25,8 @@ from acktrail_jobs.commands.master_option import Master
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acktrail.executors import Executors
     from acktrail.tables.delta.store import Tables
+    from acktrail_jobs.frames import JobSession
 
 _Row = dict[str, Any]
 _SHOWN: Final = 40
@@ -90,15 +90,15 @@ def check(
     from acktrail.tables.delta.store import Tables
     from acktrail_expansion.observations.ledger_connector import take_look
     from acktrail_expansion.quality.expansion_suite import check_expansions, pass_expansion_gate
-    from acktrail_jobs.engine import executors_on, translated
+    from acktrail_jobs.engine import jobs_on, translated
 
     stored, run_id = Tables(target), new_run_id()
     with showing_activity(), translated():
         with ShareGroupAdmin(kafka) as admin:
             topic_id = admin.known_topics([topic])[0].topic_id
             take_look(admin, target, topics=[topic], run_id=run_id)
-        with executors_on(master) as executors:
-            event_id, both = _judge(kafka, stored, topic_id, executors, show_keys=show_keys)
+        with jobs_on(master) as spark:
+            event_id, both = _judge(kafka, stored, topic_id, spark, show_keys=show_keys)
         validation = check_expansions(stored, run_id)
     keys = [*_keys_at_risk(stored, event_id, both)] if show_keys and both is not None else None
     if at.as_json:
@@ -116,14 +116,14 @@ def check(
 
 
 def _judge(
-    kafka: KafkaConfig, stored: Tables, topic_id: str | None, executors: Executors, *, show_keys: bool
+    kafka: KafkaConfig, stored: Tables, topic_id: str | None, spark: JobSession, *, show_keys: bool
 ) -> tuple[str | None, pa.Table | None]:
     """The newest expansion of a topic (None: it gained no partitions), once it is audited, and audited again where keys
     were read that may change a verdict or name the keys at risk; what was read. Raises as each of these steps."""
     from acktrail_expansion.audit.audit_run import audit_expansions
     from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 
-    audit_expansions(stored.config, executors)
+    audit_expansions(stored.config, spark)
     rows = stored.rows("partition_expansions", {"topic_id": topic_id})
     if not rows:
         return None, None
@@ -133,11 +133,11 @@ def _judge(
     is_readable = event["status"] == ExpansionStatus.SETTLED and event["key_mapping"] != KeyMapping.NONE
     if is_readable and (lacks_keys or show_keys):
         try:
-            both = read_keys(kafka, stored, executors, event, stores=lacks_keys)
+            both = read_keys(kafka, stored, spark, event, stores=lacks_keys)
         except NotAuthorized as error:
             doing(f"keys were not read: {error.message}", stays=True)
     if both is not None and lacks_keys:
-        audit_expansions(stored.config, executors)
+        audit_expansions(stored.config, spark)
         store_keys_at_risk(stored, event_id, both)
     return event_id, both
 

@@ -34,10 +34,10 @@ def observe(**context: Unpack[Context]) -> task_inputs.Target:
 def audit(target: task_inputs.Target | StoredPlan, **context: Unpack[Context]) -> dict[str, Any]:
     """Find every expansion that looks show, and judge with PySpark what groups did across it."""
     from acktrail_expansion.audit.audit_run import audit_expansions
-    from acktrail_jobs.engine import executors_on
+    from acktrail_jobs.engine import jobs_on
 
-    with executors_on(spark_master(context["params"]["spark_conn_id"])) as executors:
-        counts = audit_expansions(tables_at(target), executors)
+    with jobs_on(spark_master(context["params"]["spark_conn_id"])) as spark:
+        counts = audit_expansions(tables_at(target), spark)
     return task_reports.hand_over(context, str(target.get("run_id") or target.get("plan_id")), counts)
 
 

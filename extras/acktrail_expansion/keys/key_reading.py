@@ -32,10 +32,9 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import KafkaConfig
 from acktrail.errors import ForeignCluster, NotAuthorized
-from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail.format.columns.decoding.batch_columns import batch_columns, between
-from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, STRING, TABLES, schema
+from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, TABLES, schema
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
 from acktrail.kafka.describe_configs import compacted_topics
@@ -45,6 +44,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
 from acktrail_expansion import FENCES, STEP, VERDICTS
 from acktrail_expansion.ordering.order import KeyMapping
+from acktrail_jobs.frames import JobSession, collected_pieces, list_columns, one_row, pieces_of, rows_in
 
 MOST_NAMED: Final = 1_000
 """Keys of one verdict that are named by their digests."""
@@ -75,14 +75,12 @@ STRETCH_COUNTS: Final = schema(
 """One stretch. `last_record`: its newest one below the low fence, or by the old count (-1: none). `late_records`: by
 the old count from the high fence on. `elsewhere_records`, `pruned`: from the low fence on, where neither count puts the
 key, and those that are gone."""
-FOUND_KEYS: Final = pa.schema([pa.field("counted_by", STRING), *MOVED_KEYS, *STRETCH_COUNTS.remove(0)])
-"""A row is of ``MOVED_KEYS``, `counted_by` the ``OLD`` or the ``NEW`` count, or of ``STRETCH_COUNTS``."""
+FOUND_KEYS: Final = list_columns(counts=STRETCH_COUNTS, old=MOVED_KEYS, new=MOVED_KEYS)
+"""What is found in a stretch: its counts, and the keys by the old count and by the new one."""
 _RECORDS: Final = schema((BINARY, "key"), (INT64, "offset"))
 
 
-def read_keys(
-    kafka: KafkaConfig, stored: Tables, executors: Executors, event: _Row, *, stores: bool = True
-) -> pa.Table:
+def read_keys(kafka: KafkaConfig, stored: Tables, spark: JobSession, event: _Row, *, stores: bool = True) -> pa.Table:
     """Read the keys around `event` (the newest row of ``partition_expansions`` of its topic, settled, with a known key
     mapping), put what they show into its rows of ``expansion_fences`` if it `stores`, and give the keys with records of
     both counts (``keys_of_both``).
@@ -102,14 +100,12 @@ def read_keys(
     stood = _furthest_behind(stored.rows(VERDICTS, own))
     stretches = list(_stretches(kafka, event, fences, ends, stood))
     doing(f"reading the keys at {counted(sum(map(_offsets, stretches)), 'offset')}")
-    shares = balanced_shares(stretches, _offsets, executors.count)
-    found = executors.run("find keys of both partition counts", shares, find_moves, FOUND_KEYS)
-    counts = found.filter(pc.field("counted_by").is_null())
-    rows = fences_by_keys(fences.values(), ends, counts, is_compacted=compacted)
+    pieces = pieces_of(stretches, _offsets)
+    found = collected_pieces(spark, "find keys of both partition counts", pieces, find_moves, FOUND_KEYS)
+    rows = fences_by_keys(fences.values(), ends, rows_in(found, "counts"), is_compacted=compacted)
     if stores:
         _put(stored, FENCES, event["event_id"], rows, step)
-    old, new = (found.filter(pc.field("counted_by") == kind).select(MOVED_KEYS.names) for kind in (OLD, NEW))
-    return keys_of_both(old, new)
+    return keys_of_both(rows_in(found, OLD), rows_in(found, NEW))
 
 
 def store_keys_at_risk(stored: Tables, event_id: str, both: pa.Table) -> None:
@@ -301,11 +297,12 @@ def _judged(stretch: KeyStretch, rows: pa.Table, pruned: int) -> Iterator[pa.Tab
         "elsewhere_records": int(np.count_nonzero(has_key & ~by_old & ~by_new & is_after)),
         "pruned": pruned,
     }
-    yield pa.Table.from_pylist([counts], schema=STRETCH_COUNTS)
     rows = rows.append_column("partition", pa.repeat(pa.scalar(number, INT32), len(offsets)))
-    for kind, chosen in ((OLD, old), (NEW, by_new & ~by_old & is_after)):
-        keys = one_row_a_key(rows.filter(pa.array(chosen)), kind)
-        yield keys.append_column("counted_by", pa.repeat(kind, keys.num_rows))
+    keys = {
+        kind: one_row_a_key(rows.filter(pa.array(chosen)), kind).select(MOVED_KEYS.names)
+        for kind, chosen in ((OLD, old), (NEW, by_new & ~by_old & is_after))
+    }
+    yield one_row(FOUND_KEYS, counts=pa.Table.from_pylist([counts], schema=STRETCH_COUNTS), **keys)
 
 
 def one_row_a_key(rows: pa.Table, kind: str) -> pa.Table:

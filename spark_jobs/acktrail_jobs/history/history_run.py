@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,8 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
-from acktrail.executors import Executors, InProcess, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array
-from acktrail.format.columns.record_columns import RECORD_COLUMNS
+from acktrail.format.columns.record_columns import HELD_COLUMNS, RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY
 from acktrail.history import history_tables
 from acktrail.history.record_changes import record_changes
@@ -53,6 +52,21 @@ from acktrail.tables.records.record_files import (
     records_between,
     rows_between,
 )
+from acktrail_jobs.frames import (
+    ROWS_OF_A_PIECE,
+    JobSession,
+    balanced_pieces,
+    collected_pieces,
+    frame_of,
+    in_process,
+    list_columns,
+    one_row,
+    pieces_of,
+    rows_in,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 RECORDS_OF_A_STEP: Final = 2_000_000
 """Records of one step, each of which is two commits, if one file does not have more: what a run that is stopped does
@@ -65,8 +79,8 @@ HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
 _LOG_ORDER: Final = [("state_partition", "ascending"), ("offset", "ascending")]
 _COUNTS: Final = pa.schema([("state_partition", pa.int32()), ("share_partitions", pa.int64())])
-_BUILT: Final = pa.schema([*DELIVERY_HISTORY, *WRITTEN_FILES, _COUNTS.field("share_partitions")])
-"""A row is a change, a file, or how many states a state partition has."""
+_BUILT: Final = list_columns(changes=DELIVERY_HISTORY, files=WRITTEN_FILES, held=_COUNTS)
+"""What an executor leaves of some state partitions: changes, files, and how many states each has."""
 _ROWS_OF_A_FILE: Final = 16_384
 """Changes that an executor writes itself. Fewer go to the driver, which puts them beside those of the runs before."""
 RECORDS_AT_ONCE: Final = 65_536
@@ -85,7 +99,7 @@ class HistorySummary:
     steps: int
 
 
-def build_history(tables: TablesConfig, executors: Executors) -> HistorySummary:
+def build_history(tables: TablesConfig, spark: JobSession) -> HistorySummary:
     """Bring ``delivery_history`` up to the end of ``state_records``, reading only what is new.
 
     Stopped at any time it continues where its tables end. Executors get no work where nothing is new.
@@ -97,14 +111,11 @@ def build_history(tables: TablesConfig, executors: Executors) -> HistorySummary:
     """
     stored = Tables(tables)
     ensure_whole(stored)
-    records = stored.snapshot(RECORDS)
-    cluster_id = None if records is None else cluster_of(records)
-    if records is None or cluster_id is None:
-        raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail run export` first")
-    run = _Run(stored, records, cluster_id)
+    records = _records(stored)
+    run = _Run(stored, records, cluster_of(records) or "")
     while run.planned:
         doing(f"history: {run.rows:,} records to go")
-        run.step(executors)
+        run.step(spark)
     run.close()
     return HistorySummary(**{name: getattr(run, name) for name in HistorySummary.__slots__})
 
@@ -135,12 +146,12 @@ class _Run:
         """How many records are to be applied."""
         return sum(step.rows.total() for step in self.planned)
 
-    def step(self, executors: Executors) -> None:
+    def step(self, spark: JobSession) -> None:
         """Apply the records of a step: executors turn them into changes, then two commits follow."""
         step = self.planned.pop(0)
-        found = self._applied(executors, step)
-        changes = found.filter(pc.field("record_offset").is_valid()).select(DELIVERY_HISTORY.names)
-        own = found.filter(pc.field("table") == history_tables.CHANGES).select(WRITTEN_FILES.names)
+        found = self._applied(spark, step)
+        changes = rows_in(found, "changes")
+        own = rows_in(found, "files").filter(pc.field("table") == history_tables.CHANGES)
         self._history.add(changes, own, self._report_from, step.ends)
         self._report_from |= {number: max(end, self._report_from[number]) for number, end in step.ends.items()}
         self._save(found, step)
@@ -151,21 +162,20 @@ class _Run:
     def close(self) -> None:
         """Note that all rows are used, where the newest version of the records brought none."""
         if self._saved.used.version != self._newest.version:
-            self._save(self._applied(InProcess(), PlannedStep()), PlannedStep())
+            self._save(self._applied(in_process(), PlannedStep()), PlannedStep())
 
-    def _applied(self, executors: Executors, step: PlannedStep) -> pa.Table:
+    def _applied(self, spark: JobSession, step: PlannedStep) -> pa.Table:
         """Rows of ``_BUILT``: of all state partitions, as all states are written again."""
         positions = self._saved.positions
         new = StepRecords(step=step, begins=positions, report_from=self._report_from)
-        work = partial(apply_share, self._stored.config, self._cluster_id, new, self._saved)
-        return executors.run("build the history of records", step.shares(positions, executors.count), work, _BUILT)
+        built = partial(build_piece, self._stored.config, self._cluster_id, new, self._saved)
+        return collected_pieces(spark, "build the history of records", step.pieces(positions), built, _BUILT)
 
     def _save(self, found: pa.Table, step: PlannedStep) -> None:
         used = self._saved.used if self.planned else self._newest
-        held = found.filter(pc.field("share_partitions").is_valid()).select(_COUNTS.names)
-        counts = dict(zip(*(column.to_pylist() for column in held.columns), strict=True))
+        counts = dict(zip(*(column.to_pylist() for column in rows_in(found, "held").columns), strict=True))
         saved = replace(self._saved, positions={**self._saved.positions, **step.ends}, used=used)
-        self._saved = self._history.save(saved, found.select(WRITTEN_FILES.names), counts)
+        self._saved = self._history.save(saved, rows_in(found, "files"), counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,28 +200,62 @@ class StepRecords:
             yield piece.sort_by(_LOG_ORDER)
 
 
-def apply_share(
+def all_changes(spark: JobSession, stored: Tables) -> DataFrame:
+    """Rows of ``DELIVERY_HISTORY``: what all state records make, from the first one on. Raises ConfigurationError
+    (nothing was exported)."""
+    records = _records(stored)
+    files = RecordFiles(stored, records)
+    steps = planned_steps(stored, files.oldest_first(files.paths), {})
+    rows = sum((step.rows for step in steps), Counter[int]())
+    making = partial(_changes_of_piece, stored.config, cluster_of(records) or "", steps)
+    return frame_of(spark, pieces_of(sorted(rows), rows.__getitem__), making, DELIVERY_HISTORY)
+
+
+def _changes_of_piece(
+    config: TablesConfig, cluster_id: str, steps: Sequence[PlannedStep], numbers: Sequence[int]
+) -> Iterator[pa.Table]:
+    tables, held = Tables(config), HELD_COLUMNS.empty_table()
+    ends: dict[int, int] = {}
+    for step in steps:
+        for records in StepRecords(step=step, begins=dict(ends), report_from={}).pieces(tables, numbers):
+            made, held, reached = apply_records(records, held, ends, {}, partial(commit_spans, tables))
+            ends |= reached
+            yield history_tables.history_rows(made, cluster_id).cast(DELIVERY_HISTORY)
+
+
+def _records(stored: Tables) -> TableSnapshot:
+    records = stored.snapshot(RECORDS)
+    if records is None or cluster_of(records) is None:
+        raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail run export` first")
+    return records
+
+
+def build_piece(
     config: TablesConfig, cluster_id: str, new: StepRecords, saved: SavedStates, numbers: Sequence[int]
 ) -> Iterator[pa.Table]:
-    """Rows of ``_BUILT`` of some state partitions: from the states `saved`, which are written again
+    """A row of ``_BUILT`` of some state partitions: from the states `saved`, which are written again
     with what the records of the step make of them."""
     tables = Tables(config)
     held, ends = saved.rows(tables, numbers), new.begins
-    changes = [history_tables.HISTORY_ROWS.empty_table()]
+    changes, files = [history_tables.HISTORY_ROWS.empty_table()], []
     for records in new.pieces(tables, numbers):
         made, held, reached = apply_records(records, held, ends, new.report_from, partial(commit_spans, tables))
         ends = {**ends, **reached}
         changes.append(history_tables.history_rows(made, cluster_id))
         if sum(rows.num_rows for rows in changes) >= history_tables.FULL_ROWS:
-            yield _history_file(tables, changes)
+            files.append(_history_file(tables, changes))
             del changes[1:]
-    if sum(rows.num_rows for rows in changes) < _ROWS_OF_A_FILE:
-        yield pa.concat_tables(changes).cast(DELIVERY_HISTORY)
-    else:
-        yield _history_file(tables, changes)
-    yield written_file(tables.place(HISTORY.name), with_cluster(held, HISTORY, cluster_id))
+    if sum(rows.num_rows for rows in changes) >= _ROWS_OF_A_FILE:
+        files.append(_history_file(tables, changes))
+        del changes[1:]
+    files.append(written_file(tables.place(HISTORY.name), with_cluster(held, HISTORY, cluster_id)))
     counts = pc.value_counts(held["state_partition"])
-    yield pa.table([counts.field(name) for name in ("values", "counts")], schema=_COUNTS)
+    yield one_row(
+        _BUILT,
+        changes=pa.concat_tables(changes),
+        files=pa.concat_tables(files),
+        held=pa.table([counts.field(name) for name in ("values", "counts")], schema=_COUNTS),
+    )
 
 
 def _history_file(tables: Tables, changes: Sequence[pa.Table]) -> pa.Table:
@@ -268,12 +312,13 @@ class PlannedStep:
     rows: Counter[int] = field(default_factory=Counter)
     in_order: bool = True
 
-    def shares(self, positions: Mapping[int, int], executors: int) -> list[tuple[int, ...]]:
-        """All state partitions as shares for N `executors`; `positions`: where the step begins. Neighbours lie in
-        one row group, which all their executors read: there are no more shares than read each record twice."""
-        most = 2 + self.rows.total() // (_ROW_GROUP * len(self.paths)) if self.paths else executors
+    def pieces(self, positions: Mapping[int, int]) -> list[tuple[int, ...]]:
+        """All state partitions in pieces; `positions`: where the step begins. Neighbours lie in one row group, which
+        every piece of them reads: there are no more pieces than read each record twice."""
+        total = self.rows.total()
+        most = 2 + total // (_ROW_GROUP * len(self.paths)) if self.paths else 1
         numbers = sorted({**positions, **self.ends})
-        return balanced_shares(numbers, lambda number: 1 + self.rows[number], min(executors, most))
+        return balanced_pieces(numbers, lambda number: 1 + self.rows[number], min(-(-total // ROWS_OF_A_PIECE), most))
 
 
 def planned_steps(tables: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> list[PlannedStep]:

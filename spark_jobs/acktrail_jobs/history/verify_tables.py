@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, DamagedTables
-from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.format.columns.schemas.table_schemas import INT32, INT64, STRING, schema
 from acktrail.history.history_tables import CHANGES, HELD, change_positions, saved_positions, saved_rows
 from acktrail.history.observed_run import read_coverage, read_observation
-from acktrail.history.replay_resume import TopicAtTime, run_replay, topic_at_time
+from acktrail.history.partition_replay import SAVED_COLUMNS
+from acktrail.history.replay_resume import TopicAtTime, topic_at_time
 from acktrail.history.saved_states import REPLAY, SavedStates, read_saved
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.cluster_check import reads_as_own
@@ -38,7 +38,9 @@ from acktrail.tables.records.damage_report import CONTRADICTIONS, contradictions
 from acktrail.tables.records.export_ranges import RANGES_TABLE
 from acktrail.tables.records.record_files import RECORDS, records_between
 from acktrail.tables.upkeep.retention import recorded_ends
+from acktrail_jobs.frames import JobSession, collected, collected_pieces, pieces_of
 from acktrail_jobs.history.history_run import HISTORY_INPUTS, apply_records, commit_spans
+from acktrail_jobs.reconcile.frames_of_run import STATES, ReplayedRun, replayed_states
 
 _REBUILT: Final = schema(
     (INT32, "state_partition"), (INT64, "records", "changes"), (STRING, "table", "subject", "detail")
@@ -73,7 +75,7 @@ class VerifySummary:
     not_compared: tuple[int, ...] = ()
 
 
-def verify(tables: TablesConfig, executors: Executors) -> VerifySummary:
+def verify(tables: TablesConfig, spark: JobSession) -> VerifySummary:
     """Replay all records of ``replay_memory`` again, build ``delivery_history`` again, decode every raw key and value
     again, and compare. Writes nothing. Raises DamagedTables (a table cannot be read, or lost something),
     ConfigurationError (no run saved anything yet)."""
@@ -95,11 +97,11 @@ def verify(tables: TablesConfig, executors: Executors) -> VerifySummary:
     dropped = frozenset(() if ranges is None else recorded_ends(stored, ranges))
     records = sum(coverage.records_from(0) for coverage in moment.coverages.values())
     doing(f"decoding about {records:,} records again")
-    contradicting = _contradicting(executors, stored)
+    contradicting = _contradicting(spark, stored)
     doing(f"replaying about {records:,} records again")
-    again = _replayed_again(executors, stored, saved, moment)
+    again = _replayed_again(spark, stored, saved, moment)
     doing(f"building the history of about {records:,} records again")
-    rebuilt = _rebuilt_history(executors, stored, moment, dropped) if has_history else _REBUILT.empty_table()
+    rebuilt = _rebuilt_history(spark, stored, moment, dropped) if has_history else _REBUILT.empty_table()
     own = saved.rows(stored)
     different = rebuilt.filter(pc.field("table").is_valid()).select(Difference.__slots__)
     return VerifySummary(
@@ -130,32 +132,35 @@ def export_differences(stored: Tables, saved: SavedStates) -> Iterator[Differenc
             )
 
 
-def _replayed_again(executors: Executors, stored: Tables, saved: SavedStates, moment: TopicAtTime) -> pa.Table:
+def _replayed_again(spark: JobSession, stored: Tables, saved: SavedStates, moment: TopicAtTime) -> pa.Table:
     """What a replay from the beginning leaves where the saved one ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
         for number, end in saved.positions.items()
         if number in moment.coverages
     }
-    return run_replay(executors, stored, moment.observation, coverages)
+    run = ReplayedRun(config=stored.config, observation=moment.observation, coverages=coverages)
+    return collected(spark, "replay all state records", replayed_states(spark, run), STATES).select(SAVED_COLUMNS.names)
 
 
-def _rebuilt_history(executors: Executors, stored: Tables, moment: TopicAtTime, without: frozenset[int]) -> pa.Table:
+def _rebuilt_history(spark: JobSession, stored: Tables, moment: TopicAtTime, without: frozenset[int]) -> pa.Table:
     """Rows of ``_REBUILT``, `without` some state partitions."""
     saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
     wanted = [(n, end, saved.get(n, 0)) for n, end in built.items() if end and n not in without]
-    shares = balanced_shares(wanted, lambda each: each[1], executors.count)
-    return executors.run("build the history again", shares, partial(recheck_history, stored.config), _REBUILT)
+    pieces = pieces_of(wanted, lambda each: each[1])
+    return collected_pieces(spark, "build the history again", pieces, partial(recheck_history, stored.config), _REBUILT)
 
 
-def _contradicting(executors: Executors, stored: Tables) -> pa.Table:
+def _contradicting(spark: JobSession, stored: Tables) -> pa.Table:
     """Rows of ``CONTRADICTIONS``: records whose decoded columns are not what their bytes say."""
     records = stored.snapshot(RECORDS)
     if records is None or not reads_as_own(records):
         return CONTRADICTIONS.empty_table()
-    shares = balanced_shares(records.files(), lambda file: file.size_bytes, executors.count)
-    paths = [[file.path for file in share] for share in shares]
-    return executors.run("decode raw bytes again", paths, partial(_contradictions, stored.config), CONTRADICTIONS)
+    pieces = pieces_of(records.files(), lambda file: file.rows or 0)
+    paths = [[file.path for file in piece] for piece in pieces]
+    return collected_pieces(
+        spark, "decode raw bytes again", paths, partial(_contradictions, stored.config), CONTRADICTIONS
+    )
 
 
 def _contradictions(config: TablesConfig, paths: Sequence[str]) -> Iterator[pa.Table]:

@@ -33,7 +33,6 @@ import pyarrow.compute as pc
 
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
-from acktrail.executors import Executors, balanced_shares
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.history.history_tables import CHANGES, TRENDS, add_parts, positions_at
 from acktrail.history.no_record_offsets import changes_of_records, no_record_offsets
@@ -47,6 +46,7 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.records.export_ranges import read_ranges
 from acktrail.tables.records.record_files import rows_between
 from acktrail.tables.seen_losses import seen_losses
+from acktrail_jobs.frames import JobSession, collected_pieces, pieces_of
 from acktrail_jobs.statuses.status_rows import PASSED, judge_run, read_run_rows, total_row
 
 _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
@@ -66,7 +66,7 @@ _UNKNOWN: Final = -1
 _BEFORE_STATUSES: Final = ("status_changes", "run_totals", TRENDS)
 
 
-def write_statuses(tables: TablesConfig, executors: Executors, run_id: str) -> None:
+def write_statuses(tables: TablesConfig, spark: JobSession, run_id: str) -> None:
     """Judge the share partitions of the reconciliation `run_id`, once; nothing where a newer run has its statuses.
 
     Raises:
@@ -78,8 +78,8 @@ def write_statuses(tables: TablesConfig, executors: Executors, run_id: str) -> N
     run = read_observation(stored, run_id)
     unfinished = _unfinished(stored)
     if unfinished is not None and unfinished.run_number < run.run_number:
-        _write(stored, executors, unfinished)
-    _write(stored, executors, run)
+        _write(stored, spark, unfinished)
+    _write(stored, spark, run)
 
 
 def _unfinished(tables: Tables) -> Observation | None:
@@ -92,7 +92,7 @@ def _unfinished(tables: Tables) -> Observation | None:
     return read_observation(tables, found[0]["run_id"]) if found else None
 
 
-def _write(tables: Tables, executors: Executors, run: Observation) -> None:
+def _write(tables: Tables, spark: JobSession, run: Observation) -> None:
     """Judge a run, and write it to the tables that do not have it."""
     snapshot = tables.create(STATUSES)
     done = snapshot.transaction_version(STEP)
@@ -100,7 +100,7 @@ def _write(tables: Tables, executors: Executors, run: Observation) -> None:
         return
     doing(f"judging the statuses of run {run.run_id}")
     bounds, exported = log_ends(run), read_ranges(tables).filter(run.exported_before)
-    counts, counted = count_changes(executors, tables, bounds, counted_history(snapshot, bounds))
+    counts, counted = count_changes(spark, tables, bounds, counted_history(snapshot, bounds))
     rows = read_run_rows(tables, run.run_id)
     found = judge_run(run, rows, snapshot.read(), counts, seen_losses(tables))
     totals = total_row(tables, run, exported, found.statuses, pc.sum(rows["archived_seen"]).as_py())
@@ -147,7 +147,7 @@ def log_ends(observation: Observation) -> dict[int, int]:
 
 
 def count_changes(
-    executors: Executors, tables: Tables, bounds: Mapping[int, int], before: CountedHistory
+    spark: JobSession, tables: Tables, bounds: Mapping[int, int], before: CountedHistory
 ) -> tuple[pa.Table | None, CountedHistory]:
     """The counts of a run (key, ``COUNTED`` and ``PASSED``; None: there is no history), and what is counted after it.
     `bounds`: the ``log_ends`` of the run."""
@@ -163,10 +163,9 @@ def count_changes(
     after = CountedHistory(ends={**before.ends, **ends}, table=table, version=version, seen=snapshot.version)
     known = None if before.version is None else tables.paths_at(CHANGES, before.version)
     files = [file for file in snapshot.files() if known is None or file.path not in known]
-    shares = balanced_shares(files, lambda file: file.size_bytes, executors.count)
-    work = partial(_counted, tables.config, dict(before.ends), ends)
-    paths = [[file.path for file in share] for share in shares]
-    found = executors.run("count the changes since the run before", paths, work, _COUNTS)
+    counting = partial(_counted, tables.config, dict(before.ends), ends)
+    paths = [[file.path for file in piece] for piece in pieces_of(files, lambda file: file.rows or 0)]
+    found = collected_pieces(spark, "count the changes since the run before", paths, counting, _COUNTS)
     counts = grouped(found, KEY_COLUMNS, **dict.fromkeys((*COUNTED, *PASSED), "sum"))
     for name in (*COUNTED, *PASSED):
         small = pc.if_else(pc.less(counts[name], MOST), counts[name], pa.scalar(None, pa.int64()))

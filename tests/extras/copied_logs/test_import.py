@@ -19,7 +19,6 @@ from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch, segment_file
 
 from acktrail.config import TablesConfig
-from acktrail.executors import InProcess
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.history.replay_resume import topic_at_time
@@ -31,6 +30,7 @@ from acktrail.tables.records.record_files import RECORDS, RecordFiles
 from acktrail_copied_logs.dialects import KAFKA_4_2, RELEASED
 from acktrail_copied_logs.import_observation import NOT_ASKED, import_observation
 from acktrail_expectations.gate import validate_run
+from acktrail_jobs.frames import in_process
 from acktrail_jobs.history.history_run import planned_steps
 from acktrail_jobs.reconcile.reconcile_run import reconcile
 
@@ -117,7 +117,7 @@ def test_a_dump_alone_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[st
     root = tmp_path / "tables"
     summary(capsys, root, write_dump(records, tmp_path / "state.jsonl"), "--run-id", "r1")
 
-    reconcile(TablesConfig(uri=str(root)), InProcess(), "r1")
+    reconcile(TablesConfig(uri=str(root)), in_process(), "r1")
 
     verdicts = tables_of(root).read("reconciliations").to_pylist()
     assert {row["verdict"] for row in verdicts} == {"unknown"}

@@ -25,7 +25,6 @@ from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError
-from acktrail.executors import InProcess
 from acktrail.format.wire.state_record import decode
 from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES
 from acktrail.model.share_partition import state_partition_of
@@ -36,6 +35,7 @@ from acktrail_connect.sinks.delta_sink import DeltaSink
 from acktrail_demo.faults.injections import FaultTarget, InjectedRecord, export_gap
 from acktrail_demo.faults.library import FAULTS, FoundFaults, InjectedFault, StateFault, find_faults, parse_faults
 from acktrail_expectations.gate import validate_run
+from acktrail_jobs.frames import in_process
 from acktrail_jobs.reconcile.reconcile_run import reconcile
 from acktrail_jobs.statuses.status_run import write_statuses
 
@@ -106,9 +106,9 @@ class FaultyWorld:
         self._runs += 1
         run_id = f"r{self._runs}"
         self.world.observe(run_id)
-        reconcile(self.world.config, InProcess(), run_id)
+        reconcile(self.world.config, in_process(), run_id)
         build(self.world.tables)
-        write_statuses(self.world.config, InProcess(), run_id)
+        write_statuses(self.world.config, in_process(), run_id)
         summary = validate_run(self.world.tables, run_id, now=self.world.now)
         assert [result.error for result in summary.failed if result.error] == []
         return find_faults(self.world.tables, run_id, injected)

@@ -20,7 +20,6 @@ from definitions.status_history import History, change_table
 from extras.expansion.support.rows import BEGIN, Looks, audit, put
 from jobs.world import batch, snapshot, update
 
-from acktrail.executors import InProcess
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -53,7 +52,7 @@ def audited(folder: Path, worlds: Sequence[World]) -> Tables:
     put(Tables(config), "delivery_history", change_table(changes).to_pylist())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit_run, "_PIECE", 1)
-        patch.setattr(InProcess, "count", 3)
+        patch.setattr(audit_run, "_PARTITIONS", 1)
         audit(config, "crc32", f"{SETTLE}s")
     return Tables(config)
 

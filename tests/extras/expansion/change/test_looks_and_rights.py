@@ -21,7 +21,6 @@ from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.config import TablesConfig
 from acktrail.errors import NotAuthorized
-from acktrail.executors import InProcess
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, needed
 from acktrail.tables.delta.store import Tables
@@ -31,6 +30,7 @@ from acktrail_expansion.keys.key_reading import read_keys
 from acktrail_expansion.observations.ledger_connector import listed_by_brokers, take_look
 from acktrail_expansion.ordering.order import FenceGap
 from acktrail_expansion.settings import EXPANSION, LOOK
+from acktrail_jobs.frames import in_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -63,7 +63,7 @@ def test_the_acls_of_an_expansion_are_enough(
         api.execute(cluster, journal, plan)
         api.verify(cluster, journal, plan)
         with pytest.raises(NotAuthorized, match="READ on the topic"):
-            read_keys(config, Tables(tables), InProcess(), {"topic": topic, "event_id": "e"})
+            read_keys(config, Tables(tables), in_process(), {"topic": topic, "event_id": "e"})
     outcomes = [row.outcome for row in journal.audit() if row.outcome]
     assert outcomes == ["refused", "done", "done"]
     for acl in acls:

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConcurrentCommit
-from acktrail.executors import whole_rows
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.descriptions import LogStretch
 from acktrail.kafka.log_reader import PrunedOffsets
@@ -22,7 +20,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expansion import STEP
 from acktrail_expansion.keys import key_reading
 from acktrail_expansion.keys.key_reading import (
-    FOUND_KEYS,
     MOVED_KEYS,
     STRETCH_COUNTS,
     KeyStretch,
@@ -32,6 +29,7 @@ from acktrail_expansion.keys.key_reading import (
     with_keys_at_risk,
 )
 from acktrail_expansion.ordering.order import KeyMapping
+from acktrail_jobs.frames import rows_in
 from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 WORDS = [*(b"the key of a customer in Rome"[:size] for size in range(28)), b"long" * 130, b"long" * 130 + b"er"]
@@ -62,7 +60,7 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
     table = pa.Table.from_pylist([{"offset": at, "key": key} for at, key in records], schema=names)
     parts = [PrunedOffsets(0, pruned - 1, partition), table.slice(0, cut), table.slice(cut)]
 
-    found = whole_rows(moves_in(stretch, parts), FOUND_KEYS)
+    (found,) = moves_in(stretch, parts)
 
     moved: dict[str, dict[bytes, int]] = {"old": {}, "new": {}}
     by_old, elsewhere, mapping = [], 0, stretch.event["key_mapping"]
@@ -79,13 +77,12 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
         elif not is_by[1]:
             elsewhere += at >= low
     for kind, plain in moved.items():
-        own = found.filter(pc.field("counted_by") == kind)
-        rows = {row["key"]: (row["partition"], row["offset"]) for row in own.to_pylist()}
+        rows = {row["key"]: (row["partition"], row["offset"]) for row in rows_in(found, kind).to_pylist()}
         assert rows == {key: (partition, at) for key, at in plain.items()}
     last = max([*by_old, *(at for at, _ in records if at < low)], default=-1)
     late = 0 if high is None else sum(at >= high for at in by_old)
     expected = dict(zip(STRETCH_COUNTS.names, (partition, last, late, elsewhere, max(0, pruned - low)), strict=True))
-    assert found.filter(pc.field("counted_by").is_null()).select(STRETCH_COUNTS.names).to_pylist() == [expected]
+    assert rows_in(found, "counts").to_pylist() == [expected]
 
 
 LATE = {"last_record": 17}

@@ -33,7 +33,6 @@ from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import UnknownName
-from acktrail.executors import InProcess
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail.times import new_run_id
@@ -42,6 +41,7 @@ from acktrail_expansion.audit.audit_run import audit_expansions
 from acktrail_expansion.change.expansion_plan import make_plan
 from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 from acktrail_expansion.observations.ledger_connector import take_look
+from acktrail_jobs.frames import in_process
 
 GROUPS: Final = ("share", "consumer", "classic")
 _WRITES: Final[dict[str, dict[str, Any]]] = {
@@ -153,7 +153,7 @@ class ExpandedTopic:
 
     def audit(self) -> dict[tuple[str, int], dict[str, Any]]:
         """Rows of verdicts by type of group and destination, of the newest expansion of the topic as it is now."""
-        audit_expansions(self.tables, InProcess())
+        audit_expansions(self.tables, in_process())
         return self._verdicts()
 
     def _verdicts(self) -> dict[tuple[str, int], dict[str, Any]]:
@@ -169,8 +169,8 @@ class ExpandedTopic:
     def read_keys(self) -> dict[tuple[str, int], dict[str, Any]]:
         """The verdicts once keys were read, as ``acktrail expand check`` does."""
         event = self.event()
-        both = read_keys(self.true.config, self.stored, InProcess(), event)
-        audit_expansions(self.tables, InProcess())
+        both = read_keys(self.true.config, self.stored, in_process(), event)
+        audit_expansions(self.tables, in_process())
         store_keys_at_risk(self.stored, event["event_id"], both)
         return self._verdicts()
 

@@ -19,11 +19,11 @@ import pytest
 from samples.dashboard_tables import HOSTILE, NOW
 
 from acktrail.config import TablesConfig
-from acktrail.executors import InProcess
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.audit_run import audit_expansions
 from acktrail_expansion.audit.found_expansions import Change
+from acktrail_jobs.frames import in_process
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 RUN = "look-00019"
@@ -191,4 +191,4 @@ def audit(config: TablesConfig, mapping: str = "murmur2", settle: str = "2s") ->
     with pytest.MonkeyPatch.context() as settings:
         settings.setenv("ACKTRAIL_SETTLE", settle)
         settings.setenv("ACKTRAIL_KEY_MAPPINGS", f"*={mapping}")
-        return audit_expansions(config, InProcess())
+        return audit_expansions(config, in_process())

@@ -15,7 +15,7 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.replaying import replayed_again, replayed_here
-from jobs.world import World, batch, key_of, snapshot, topic_id, update
+from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
@@ -79,6 +79,59 @@ def _settle(world: World, run: str) -> str | None:
     assert found.rows == replayed_again(world.tables, run)
     build_history(world.config)
     return found.full_replay_reason
+
+
+def _replaced_twice(world: World, counts: tuple[int, int]) -> None:
+    """One run reads two logs one after the other, each behind a break, with so many records; those of as many are the
+    same ones."""
+    keys, begins = [key_of(f"g{index}") for index in range(6)], []
+    for count in counts:
+        begins.append(len(world.logs[0]))
+        world.write_bytes(0, None, None)
+        for number in range(count):
+            offset = len(world.logs[0])
+            world.times[0, offset] = WRITTEN_MS + number
+            world.write(snapshot(keys[number], counts[-1], (), snapshot_epoch=number + count))
+        world.export("replaced", lost={0: begins[-1] + 1})
+    breaks = {begin: begin + 1 for begin in begins}
+    rows = world.tables.read("export_ranges").to_pylist()
+    for row in rows:
+        if row["gap_first"] in breaks:
+            row |= {"gap_reason": "log_replaced", "offset_shift": breaks[row["gap_first"]]}
+    with world.tables.rewritable("export_ranges"):
+        world.tables.replace("export_ranges", pa.Table.from_pylist(rows, schema=EXPORT_RANGES))
+
+
+def test_what_was_derived_from_both_copies_of_a_log_is_built_again(tmp_path: Path) -> None:
+    """A log that one run stored twice is in the saved states and in the history twice; after the repair they are those
+    of the records that stayed."""
+    world = World(tmp_path / "one", state_partitions=1)
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
+    world.observe("r1")
+    _settle(world, "r1")
+    _replaced_twice(world, (4, 4))
+    world.observe("r2")
+    _settle(world, "r2")
+    doubled = find_damage(world.tables).doubled
+    assert [each.breaks for each in doubled] == [(6, 11)]
+    repair_run._remove_first_copies(world.tables, doubled)
+    assert find_damage(world.tables).is_sound
+
+    _working(world, 3)
+    world.observe("r3")
+    _settle(world, "r3")
+    assert verify(world.config).differences == ()
+    assert not {*range(7, 12)} & {row["record_offset"] for row in world.rows("delivery_history")}
+
+
+@pytest.mark.parametrize("counts", [(4, 5), (5, 4), (0, 4), (4, 0), (0, 0)])
+def test_a_log_that_was_replaced_twice_while_it_was_read_is_left_alone(world: World, counts: tuple[int, int]) -> None:
+    """The records between its breaks do not come again, or there are none."""
+    world = World(Path(world.tables.root) / "one", state_partitions=1)
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
+    world.observe("r1")
+    _replaced_twice(world, counts)
+    assert find_damage(world.tables).is_sound
 
 
 @given(st.integers(3, 20), st.integers(0, 20), st.booleans(), _STRETCHES)

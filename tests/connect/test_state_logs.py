@@ -38,11 +38,14 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.format.wire.state_record import encode
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail.model.exported_logs import SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC, state_partition_of
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.records.export_ranges import StoredRecords, TableLogs
 from acktrail_connect.contract import SourceTaskContext
 from acktrail_connect.export.export_run import export, observe
 from acktrail_connect.export.repair_run import preview, repair
+from acktrail_connect.sinks.delta_sink import DeltaSink
 from acktrail_connect.source_batches import SourceBatch
 from acktrail_connect.sources.state_source import StateTask
 from acktrail_connect.worker.connector_run import ConfigStore
@@ -122,6 +125,46 @@ def test_the_lost_commit_of_a_replacement_is_exported_again(
         )
         assert found == whole
     assert export_state(losing, damaged).records_read == 0
+
+
+class _Forgetful(TableLogs):
+    """Has not seen that logs were replaced."""
+
+    def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
+        stored = super().stored_log(source_partition, partition)
+        stored.offset_shift, stored.last_fingerprint = 0, None
+        return stored
+
+
+def test_a_replaced_log_that_was_stored_twice_is_mended(
+    losing: EmbeddedBroker, tables: TablesConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sign is two breaks of one run in one state partition, with the same records behind both: acktrail itself left
+    it once. The repair keeps one break and the second copy; other records stay, and later ones are stored once."""
+    shutil.copytree(tables.uri, tmp_path / "tables")
+    doubled = TablesConfig(uri=str(tmp_path / "tables"))
+    store, whole = Tables(doubled), contents_in_tables(tables)
+    (run_id,) = {row["run_id"] for row in store.rows("export_ranges", {"gap_reason": "log_replaced"})}
+    sink = DeltaSink(store, cluster_id=export_state(losing, doubled).cluster_id, run_id=run_id)
+    stored = _Forgetful(store, store.snapshot("state_records"))
+    context = SourceTaskContext(run_id=run_id, position=sink.position, stored=stored)
+    for each in drain(StateTask(losing.config(), partitions=(0, 1)), context):
+        sink.put(each)
+    sink.flush()
+    assert sum((contents_in_tables(doubled) - whole).values()) == 150 + 30
+
+    arguments = ("tables", "repair", "--bootstrap-server", losing.bootstrap_servers, "--tables", doubled.uri)
+    said = run(capsys, *arguments)
+    assert said.code == 3
+    assert "partition 0: 150 records of a replaced log are stored twice, at offset 101 and again at 252" in said.stdout
+    assert run(capsys, *arguments, "--execute").code == 0
+    assert contents_in_tables(doubled) == whole
+    assert preview(losing.config, doubled).report.is_sound
+    for number in (0, 1):
+        (row,) = (each for each in rows(doubled, "export_ranges", number) if each["gap_reason"] == "log_replaced")
+        assert row["gap_first"] == 100
+    assert export_state(losing, doubled).records_read == 0
+    assert repair(losing.config(), doubled, run_id="again").report.is_sound
 
 
 def test_a_log_lost_twice_has_two_breaks(losing: EmbeddedBroker, tables: TablesConfig) -> None:

@@ -9,7 +9,7 @@ repeated after a crash.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -155,16 +155,22 @@ def _ends(ranges: TableSnapshot) -> list[dict[str, Any]]:
 
 def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
     """Record in ``export_ranges`` that `lost` is gone, and the newest commit of ``state_records``."""
+    renew_ranges(tables, (lambda rows: with_gaps(tables, rows, lost, LOST_FROM_TABLES)) if lost else None)
+
+
+def renew_ranges(tables: Tables, change: Callable[[pa.Table], pa.Table] | None) -> None:
+    """Put what `change` makes of all rows of ``export_ranges`` in their place (None: they stay), and record the newest
+    commit of ``state_records``."""
     records, ranges = tables.snapshot(RECORDS), tables.snapshot(RANGES_TABLE)
     if records is None or ranges is None:
         return
     newest = records.commits(after=records.version - 1).get(records.version, {})
     commit = {COPIED_COMMIT: newest.get(COMMIT_ID, "")}
     copied, before = {COPIED: records.version}, {COPIED: ranges.transaction_version(COPIED)}
-    if not lost:
+    if change is None:
         tables.append(RANGES_TABLE, EXPORT_RANGES.empty_table(), transactions=copied, expected=before, metadata=commit)
         return
-    renewed = with_gaps(tables, tables.read(RANGES_TABLE), lost, LOST_FROM_TABLES)
+    renewed = change(tables.read(RANGES_TABLE))
     with tables.rewritable(RANGES_TABLE):
         tables.replace(RANGES_TABLE, renewed, transactions=copied, expected=before, metadata=commit)
 

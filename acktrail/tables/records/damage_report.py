@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from acktrail.errors import DamagedTables
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.raw_record import DecodeStatus
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION
+from acktrail.model.exported_logs import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
@@ -89,13 +90,30 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DoubledLog:
+    """A replaced log that one run stored twice, each time behind a break, at the offsets `breaks` of the tables; the
+    records between the breaks come again behind the second one."""
+
+    state_partition: int
+    breaks: tuple[int, int]
+
+    def __str__(self) -> str:
+        first, second = self.breaks
+        return (
+            f"state partition {self.state_partition}: {second - first - 1:,} records of a replaced log are stored "
+            f"twice, at offset {first + 1} and again at {second + 1}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DamageReport:
     """What is wrong.
 
     `damages`: files that are missing or cannot be read. `lost`: records in ``export_ranges`` that have no row; None:
     not known before the log of ``state_records`` or ``export_ranges`` is repaired. `is_whole`: ``state_records`` has
     every commit that ``export_ranges`` refers to. `unranged`: records that are in no range. `presence`: the records
-    that have a row; None where `lost` is. `copies`: how many rows of tables with a key are there again, by table.
+    that have a row; None where `lost` is. `doubled`: replaced logs that are stored twice. `copies`: how many rows of
+    tables with a key are there again, by table.
     """
 
     damages: tuple[DamagedFile, ...]
@@ -103,6 +121,7 @@ class DamageReport:
     is_whole: bool = False
     unranged: tuple[LostOffsets, ...] = ()
     presence: Presence | None = None
+    doubled: tuple[DoubledLog, ...] = ()
     copies: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -117,7 +136,7 @@ class DamageReport:
 
     def other_faults(self) -> list[str]:
         """What is wrong with the records beside the missing ones, one line each: without a range, doubled."""
-        faults: list[str] = []
+        faults = [*map(str, self.doubled)]
         if not self.is_whole and not self.lost:
             faults.append("state_records lost a commit that export_ranges refers to")
         if self.unranged:
@@ -147,6 +166,7 @@ def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _t
         is_whole=is_whole(tables),
         unranged=tuple(_unranged_records(tables, presence)),
         presence=presence,
+        doubled=tuple(_doubled_logs(tables)),
         copies=dict(_copies(tables, {each.table for each in damages})),
     )
 
@@ -189,6 +209,26 @@ def _files_by_key(snapshot: TableSnapshot) -> list[list[DataFile]]:
         groups[-1].append(file)
         highest = max(highest, last) if is_bounded else None
     return [sorted(group, key=attrgetter("modified_ms")) for group in groups]
+
+
+def _doubled_logs(tables: Tables) -> Iterator[DoubledLog]:
+    """Two breaks of one run in one state partition, with records between them that all come again behind the second
+    one. Else the log was replaced twice while that run read it."""
+    rows = tables.rows(RANGES_TABLE, {"gap_reason": LOG_REPLACED})
+    for one, two in pairwise(sorted(rows, key=lambda row: (row["state_partition"], row["gap_last"]))):
+        number, breaks = one["state_partition"], (one["gap_last"], two["gap_last"])
+        is_one_run = (number, one["run_id"]) == (two["state_partition"], two["run_id"])
+        if is_one_run and _comes_again(tables, number, breaks, two["offset_shift"] - one["offset_shift"]):
+            yield DoubledLog(state_partition=number, breaks=breaks)
+
+
+def _comes_again(tables: Tables, number: int, breaks: tuple[int, int], distance: int) -> bool:
+    offset, (first, second) = pc.field("offset"), breaks
+    is_met = (pc.field("state_partition") == number) & (offset > first) & (offset < second + distance)
+    found = tables.read(RECORDS, columns=["offset", "timestamp_ms", "key", "value"], where=is_met).to_pylist()
+    stored = {row.pop("offset"): row for row in found}
+    between = [at for at in stored if at < second]
+    return bool(between) and all(stored[at] == stored.get(at + distance) for at in between)
 
 
 def _count(lost: tuple[LostOffsets, ...]) -> str:

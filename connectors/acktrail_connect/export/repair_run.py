@@ -27,9 +27,10 @@ from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import last_of_each_key
 from acktrail.tables.delta.table_place import damaged_table
-from acktrail.tables.records.continuity import LostOffsets, end_positions, note_lost
+from acktrail.tables.records.continuity import LostOffsets, end_positions, note_lost, renew_ranges
 from acktrail.tables.records.damage_report import (
     DamageReport,
+    DoubledLog,
     RepairAction,
     copied_rows,
     find_damage,
@@ -92,6 +93,9 @@ def repair(
         _repair_files(tables, first.report)
         for name in first.report.copies:
             _remove_copies(tables, name)
+        if first.report.doubled:
+            _remove_first_copies(tables, first.report.doubled)
+            first = replace(first, available=None)
         now = first if first.available is not None else _preview(admin, tables, find_damage(tables, progress))
         if now.available is None or now.gone is None:
             _refuse(tables, now.report)
@@ -181,9 +185,7 @@ def _repair_files(tables: Tables, report: DamageReport) -> None:
 def _remove_copies(tables: Tables, name: str) -> None:
     """A derived table without the rows that are there again; one that can be built again is removed."""
     if name in REMADE:
-        place = tables.place(name)
-        with place.translated():
-            place.discard()
+        _discard(tables, name)
         return
     with tables.rewritable(name):
         for files, _copies in list(copied_rows(tables, name)):
@@ -191,6 +193,44 @@ def _remove_copies(tables: Tables, name: str) -> None:
             assert snapshot is not None
             done = rewrite(snapshot, files, partial(last_of_each_key, name))
             commit_rewrite(tables, name, done, what="repair", changes_rows=True)
+
+
+def _discard(tables: Tables, name: str) -> None:
+    place = tables.place(name)
+    with place.translated():
+        place.discard()
+
+
+def _remove_first_copies(tables: Tables, doubled: Iterable[DoubledLog]) -> None:
+    """What was derived from both copies is removed first: the next reconciliation builds it again."""
+    for name in sorted(REMADE):
+        _discard(tables, name)
+    for each in doubled:
+        _remove_first_copy(tables, each)
+
+
+def _remove_first_copy(tables: Tables, doubled: DoubledLog) -> None:
+    """One break is left, over both and all between; the second copy has the offsets that exports continue."""
+    (first, second), own = doubled.breaks, pc.field("state_partition") == doubled.state_partition
+    gone = own & (pc.field("offset") > first) & (pc.field("offset") < second)
+    records = tables.snapshot(RECORDS)
+    assert records is not None
+    bounds = records.statistics(["min.offset", "max.offset"])
+    with tables.rewritable(RECORDS):
+        for file in records.files():
+            least, most = bounds[file.path].values()
+            if least is None or (least < second and most > first):
+                done = rewrite(records, [file], lambda rows: rows.filter(~gone))
+                if done.rows < done.rows_before:
+                    commit_rewrite(tables, RECORDS, done, what="doubled log", changes_rows=True)
+
+    def joined(rows: pa.Table) -> pa.Table:
+        begin = pc.coalesce(pc.field("gap_first"), pc.field("first_offset"))
+        met = own & (begin >= first) & (begin <= second)
+        last = next(row for row in rows.filter(met).to_pylist() if row["gap_first"] == second)
+        return pa.concat_tables([rows.filter(~met), pa.Table.from_pylist([{**last, "gap_first": first}], rows.schema)])
+
+    renew_ranges(tables, joined)
 
 
 def _export_again(

@@ -1,7 +1,7 @@
 """The data pipeline on Spark: from the exported tables to verdicts, findings, history and statuses.
 
-A step is a query on DataFrames (``frames``): executors read pieces of the tables and make typed rows, which are exchanged,
-judged and written as files; the driver commits the names of these. In the order of a run:
+A step is a query on DataFrames (``frames``): executors read pieces of the tables and make typed rows. These are
+exchanged, judged and written as files; the driver commits the names of files. In the order of a run:
 
 1. ``reconcile``: state records to states (replay), states beside what brokers said, to verdicts and findings.
 2. ``history``: new state records, file after file, to changes of the status of records.

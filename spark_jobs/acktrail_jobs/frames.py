@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 ROWS_OF_A_PIECE: Final = 250_000
 """Records of a piece of the work, about. A piece costs some 50 ms before its first record (files are opened), and an
-executor holds what one needs: about 100 MB for so many. So a piece is neither a few records nor all of them, however
+executor holds what one needs: about 100 MB for that. So a piece is neither a few records nor all of them, however
 many executors there are."""
 _ROWS_AT_ONCE: Final = 65_536
 RowsOf = Callable[[Any], Iterator[pa.Table]]

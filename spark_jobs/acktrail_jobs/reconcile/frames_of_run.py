@@ -35,11 +35,11 @@ _BUCKET: Final = pa.field(BUCKET, pa.int64())
 STATES: Final = SAVED_COLUMNS.append(_BUCKET)
 """What a replay leaves of a share partition, and its bucket."""
 SHARES: Final = pa.schema([TABLES["offset_observations"].field(name) for name in OFFSET_COLUMNS]).append(_BUCKET)
-"""What the brokers said of a share partition, in a phase of the observation, and its bucket."""
+"""What the brokers answered about a share partition, in a phase of the observation, and its bucket."""
 _ROWS_OF_A_BUCKET: Final = 25_000
 """Share partitions that are judged together, about: some 50 MB, and files of a megabyte or two."""
 _RECORDS_OF_A_STATE: Final = 4
-"""A saved state costs a replay as much as so many records."""
+"""A saved state costs a replay as much as this many records."""
 OBSERVED: Final = "offset_observations"
 
 
@@ -93,7 +93,7 @@ def observed_files(tables: Tables, run_id: str) -> dict[str, int]:
 
 
 def bucket_count(share_partitions: int) -> int:
-    """How many buckets so many share partitions are judged in."""
+    """How many buckets a number of share partitions is judged in."""
     return max(1, -(-share_partitions // _ROWS_OF_A_BUCKET))
 
 

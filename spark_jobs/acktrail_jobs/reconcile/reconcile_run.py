@@ -161,7 +161,7 @@ def bucket_judge(stored: Tables, run: ReplayedRun) -> BucketJudge:
 
 
 def beside_each_other(spark: JobSession, run: ReplayedRun) -> DataFrame:
-    """The states and what the brokers said of them, grouped by bucket."""
+    """The states and what the brokers answered about them, grouped by bucket."""
     states, described = replayed_states(spark, run), described_share_partitions(spark, run)
     return states.groupBy(BUCKET).cogroup(described.groupBy(BUCKET))
 

@@ -72,7 +72,7 @@ def test_a_reconciliation_is_few_jobs_with_names(world: World, spark: SparkSessi
     tracker = spark.sparkContext.statusTracker()
     reconcile(world.config, "few", with_history=True)
     assert 0 < len(tracker.getJobIdsForGroup("acktrail few")) <= MOST_JOBS
-    for name in ("share_partition_states", "reconciliations", "replay_memory", "held_states"):
+    for name in ("share_partition_states", "reconciliations"):
         assert [file.rows > 0 for file in world.tables.snapshot(name).files()] == [True], name
     store = spark.sparkContext._jsc.sc().statusStore()  # no public way from Python
     jobs = store.jobsList(None)

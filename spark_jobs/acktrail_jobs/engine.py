@@ -6,11 +6,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from acktrail.config import spark_master
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail_jobs.frames import JobSession, in_process
+
+if TYPE_CHECKING:
+    from acktrail_jobs.frames import JobSession
 
 IN_PROCESS: Final = "in-process"
 """In place of a Spark master: this process does the work, on one core and without Spark's pages."""
@@ -32,6 +34,8 @@ def jobs_on(master: str | None, run_id: str = "") -> Iterator[JobSession]:
     `master` None: ACKTRAIL_SPARK_MASTER, what ``spark-submit`` or SPARK_REMOTE says, else two local threads. The
     first job raises MissingDependency (no Java that runs Spark, or JAVA_HOME names a folder without one).
     """
+    from acktrail_jobs.frames import JobSession, in_process
+
     chosen = master or spark_master()
     with translated(), ExitStack() as running:
         if chosen == IN_PROCESS:

@@ -76,6 +76,8 @@ def row_where(table: pa.Table, **values: Any) -> int:
 def rows_of(table: str, run_id: str, rows: Iterable[Row]) -> pa.Table:
     """Rows of a table as a run of the cluster leaves them: observed and exported a moment ago."""
     known = {"cluster_id": CLUSTER, "run_id": run_id, "observed_at": NOW, "exported_at": NOW, "error_code": 0}
+    number = int(run_id.rpartition("-")[2])
+    known |= {"run_number": number, "records_version": number}
     return pa.Table.from_pylist([known | row for row in rows], schema=TABLES[table])
 
 

@@ -29,8 +29,8 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 45_179,
-    "lines of the trunk": 37_212,
+    "lines of the wheel": 45_192,
+    "lines of the trunk": 37_225,
     "lines of tests": 38_317,
     "lines of the largest room": 3_938,
     "modules": 321,

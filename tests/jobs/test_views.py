@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -158,16 +158,39 @@ def place(at: RecordPosition) -> tuple[int, int]:
     return at.state_partition, at.offset
 
 
-def test_the_notebook_runs(clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its cells, one after the other; each query shows something."""
+@pytest.fixture
+def notebook(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
+    """Runs the cells of a notebook, one after the other, on the tables of `clock`; what its names are then."""
     monkeypatch.setenv("ACKTRAIL_TABLES", clock.config.uri)
-    cells = json.loads((ROOT / "examples/questions.ipynb").read_text(encoding="utf-8"))["cells"]
-    known: dict[str, Any] = {}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), known)
+
+    def run(name: str) -> dict[str, Any]:
+        cells = json.loads((ROOT / "examples" / name).read_text(encoding="utf-8"))["cells"]
+        known: dict[str, Any] = {}
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                exec("".join(cell["source"]), known)
+        return known
+
+    return run
+
+
+def test_the_notebook_of_questions_runs(
+    notebook: Callable[[str], dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each query shows something."""
+    known = notebook("questions.ipynb")
     assert capsys.readouterr().out.count("poison_records_archived") == 1
     assert [row["delivery_count"] for row in known["often"].collect()] == [5]
+
+
+def test_the_notebook_of_the_pipeline_runs(notebook: Callable[[str], dict[str, Any]], clock: Clock) -> None:
+    """Its frames are what the runs wrote."""
+    known = notebook("pipeline.ipynb")
+    newest = clock.tables.read("reconciliations").to_pylist()[-1]["run_id"]
+    stored = [row["verdict"] for row in clock.tables.rows("reconciliations", {"run_id": newest})]
+    assert sum(row["count"] for row in known["counted"].collect()) == len(stored) > 0
+    assert known["replayed"].count() > 0
+    assert known["history"].count() == clock.tables.read("delivery_history").num_rows
 
 
 def test_a_view_is_its_table_at_one_version(clock: Clock, spark: SparkSession) -> None:

@@ -312,8 +312,8 @@ def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
 def recheck(stored: StoredPlan) -> int:
     """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
     closed. Returns how many parts would be sent now."""
-    tables = tables_at(stored)
-    with Cluster(cluster_at(stored)) as cluster:
+    tables, kafka = tables_at(stored), cluster_at(stored)
+    with Cluster(kafka) as cluster:
         return len(api.recheck(cluster, tables, _load(tables, stored), partial=stored["partial"]))
 
 

@@ -31,7 +31,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 45_200,
     "lines of the trunk": 37_230,
-    "lines of tests": 38_317,
+    "lines of tests": 38_345,
     "lines of the largest room": 3_950,
     "modules": 321,
 }

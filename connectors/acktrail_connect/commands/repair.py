@@ -37,9 +37,10 @@ def repair(
     """Show what is wrong with the tables; --execute repairs it.
 
     Finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no range. Records
-    that Kafka still has are exported again; the others are recorded as a gap. Tables that are derived from the records
-    are built again. The cluster is only read; where it cannot be asked, the tables are shown without it, with the exit
-    code of that error. Exit code 3 when something is wrong and nothing was repaired.
+    that Kafka still has are exported again; the others are recorded as a gap. Of a replaced log that one run stored
+    twice, one copy is removed. Tables that are derived from the records are built again. The cluster is only read;
+    where it cannot be asked, the tables are shown without it, with the exit code of that error. Exit code 3 when
+    something is wrong and nothing was repaired.
 
     Example: acktrail tables repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from acktrail.config import spark_master
-from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
 
 if TYPE_CHECKING:
     from acktrail_jobs.frames import JobSession
@@ -18,6 +18,7 @@ IN_PROCESS: Final = "in-process"
 """In place of a Spark master: this process does the work, on one core and without Spark's pages."""
 _OF_SPARK: Final = (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
 _GIVEN_UP: Final = "stopped SparkContext"
+_LATE: Final = "failed to connect back"
 _TOO_LARGE: Final = "spark.driver.maxResultSize"
 _CAUSE: Final = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception|\.errors\.\w+)\b.*)")
 _MISSING: Final = re.compile(
@@ -49,7 +50,8 @@ def jobs_on(master: str | None, run_id: str = "") -> Iterator[JobSession]:
 @contextmanager
 def translated() -> Iterator[None]:
     """Around a job: a failure of Spark or Arrow becomes one line that names the cause. Raises AcktrailError (the Spark
-    job failed), ConfigurationError (a table's files cannot be read, or Spark's executors do not have acktrail)."""
+    job failed), RetryableError (a worker started too late), ConfigurationError (a table's files cannot be read, or
+    Spark's executors do not have acktrail)."""
     from pyarrow import ArrowException
 
     try:
@@ -70,6 +72,11 @@ def translated() -> Iterator[None]:
             raise ConfigurationError(
                 f"what the executors hand to the driver is larger than {_TOO_LARGE}",
                 hint="raise it where Spark's settings are; nothing of this step was written to the tables",
+            ) from error
+        if _LATE in str(error):
+            raise RetryableError(
+                "Spark gave up waiting for a Python worker to start",
+                hint="the machine is too busy (Spark waits ten seconds): run it again when it is less so",
             ) from error
         if _GIVEN_UP in str(error):
             raise ConfigurationError(

@@ -150,6 +150,11 @@ def test_silent_master_fails_at_once(address: str, monkeypatch: pytest.MonkeyPat
             r"is larger than spark\.driver\.maxResultSize",
         ),
         (
+            ": org.apache.spark.SparkException: Python worker failed to connect back.",
+            RetryableError,
+            "gave up waiting for a Python worker",
+        ),
+        (
             ": java.lang.OutOfMemoryError: Java heap space",
             AcktrailError,
             "failed: java.lang.OutOfMemoryError: Java heap space",

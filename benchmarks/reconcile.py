@@ -210,7 +210,7 @@ def _described(state: dict[str, object], ends: dict[tuple[str, int], int]) -> di
 
 
 def _put(tables: Tables, name: str, rows: Sequence[dict[str, object]]) -> None:
-    stamped = [{"cluster_id": _CLUSTER, "run_id": _CLUSTER, **row} for row in rows]
+    stamped = [{"cluster_id": _CLUSTER, "run_id": _CLUSTER, "run_number": 1, **row} for row in rows]
     write = tables.upsert if name == "topics" else tables.append
     write(name, pa.Table.from_pylist(stamped, schema=TABLES[name]))
 

@@ -26,7 +26,8 @@ from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.commit_order import runs_ahead
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_root import EMPTY_FOLDER, NO_FOLDER
-from acktrail.tables.records.record_files import RECORDS, KnownNames, known_names
+from acktrail.tables.records.known_names import KnownNames, known_names
+from acktrail.tables.records.record_files import RECORDS
 from acktrail.times import utc_text
 
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"

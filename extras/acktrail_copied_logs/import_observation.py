@@ -17,7 +17,7 @@ from acktrail.model.exported_logs import SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.export_ranges import ends_of_files
-from acktrail.tables.records.record_files import known_names
+from acktrail.tables.records.known_names import known_names
 from acktrail_connect.source_batches import SourceBatch
 
 NOT_ASKED: Final = "no broker was asked: the records were imported from files"

@@ -27,7 +27,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import KEYS
 from acktrail.tables.records.continuity import LostOffsets, cut_range, end_positions
 from acktrail.tables.records.damage_report import contradictions, find_damage, present_records
-from acktrail.tables.records.record_files import known_names
+from acktrail.tables.records.known_names import known_names
 from acktrail_connect.contract import SourceTaskContext
 from acktrail_connect.export import repair_run
 from acktrail_connect.source_batches import SourceBatch

@@ -8,8 +8,7 @@ repeated after a crash.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -18,15 +17,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, DamagedTables
+from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import grouped
-from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.model.exported_logs import LOST_FROM_TABLES, state_source_partition
-from acktrail.model.offset_ranges import OffsetRanges
-from acktrail.model.records import StateRecord
-from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import damaged_table
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot, one_of
@@ -43,7 +37,6 @@ from acktrail.tables.records.record_files import RECORDS
 _Row = dict[str, Any]
 _ENDS: Final = ("cluster_id", "state_topic_id", "state_partition")
 _COUNTS: Final = ("records_read", "records_decoded", "records_quarantined")
-_RECORD: Final = ("state_partition", "offset", "timestamp_ms", "key", "value")
 _NO_RECORDS: Final = {**dict.fromkeys(("first_offset", "last_offset")), **dict.fromkeys(_COUNTS, 0)}
 
 
@@ -229,44 +222,3 @@ def _count_records(tables: Tables, parts: Sequence[_Row]) -> None:
         )
         read, decoded = int(own.sum()), int((own & is_decoded).sum())
         each |= {"records_read": read, "records_decoded": decoded, "records_quarantined": read - decoded}
-
-
-def exported_between(
-    tables: TablesConfig,
-    cluster_id: str,
-    state_topic_id: str | None,
-    keys: Collection[SharePartition],
-    spans: Mapping[int, tuple[int, int]],
-) -> list[tuple[SharePartition, tuple[tuple[int, int], StateRecord]]] | None:
-    """Return records of `keys` in `spans` (state partition: first offset, offset after the last), in order, each with
-    its state partition and offset, also where Kafka has pruned them. None: some were not exported or cannot be decoded,
-    or the tables cannot be read.
-
-    Example: offsets 6 to 8 are wanted. The ranges 5 to 6 and 7 to 9 of exports have them all; the ranges 5 to 6 and 8
-    to 9 do not, so nothing is known.
-    """
-    store, mine = Tables(tables), {"cluster_id": cluster_id, "state_partition": list(spans)}
-    try:
-        ranges = store.rows("export_ranges", {**mine, "state_topic_id": state_topic_id})
-        if state_topic_id is None or not _are_exported(spans, ranges):
-            return None
-        groups = sorted({key.group_id for key in keys})
-        rows = store.rows("state_records", {**mine, "group_id": groups}, columns=_RECORD)
-    except AcktrailError:
-        return None
-    inside = (RawRecord(**row) for row in rows if row["offset"] in range(*spans[row["state_partition"]]))
-    raws = sorted(inside, key=lambda raw: (raw.state_partition, raw.offset))
-    found = [((raw.state_partition, raw.offset), decode_raw(raw).record) for raw in raws]
-    if any(record is None for _, record in found):
-        return None
-    return [(record.key, (place, record)) for place, record in found if record is not None and record.key in keys]
-
-
-def _are_exported(spans: Mapping[int, tuple[int, int]], ranges: Iterable[Mapping[str, Any]]) -> bool:
-    known: defaultdict[int, OffsetRanges] = defaultdict(OffsetRanges)
-    for row in ranges:
-        if row["offset_shift"]:
-            return False  # behind a break of the log the tables have offsets of their own
-        if row["first_offset"] is not None and row["last_offset"] is not None:
-            known[row["state_partition"]].add(row["first_offset"], row["last_offset"])
-    return not any(list(known[number].outside(first, end - 1)) for number, (first, end) in spans.items())

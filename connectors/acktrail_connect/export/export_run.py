@@ -20,7 +20,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.exported_logs import SourcePartition
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.records.record_files import known_names
+from acktrail.tables.records.known_names import known_names
 from acktrail.times import new_run_id
 from acktrail_connect.export.archived_offsets import note_archived
 from acktrail_connect.sinks.delta_sink import DeltaSink

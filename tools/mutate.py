@@ -15,7 +15,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _TABLES: Final = ("tests/requirements.md", "tests/extras/expansion/requirements.md")
@@ -26,9 +26,8 @@ _PASSED, _FAILED = 0, 1
 
 def main(names: list[str]) -> int:
     """Print a line a mutant; 1: one survived, or the tests fail without any."""
-    shown = _shown()
-    mutants = tomllib.loads((ROOT / "tests/mutants.toml").read_text("utf-8"))["mutant"]
-    chosen = [each for each in mutants if not names or any(name in each["name"] for name in names)]
+    shown = tests_of_rows()
+    chosen = [each for each in mutants() if not names or any(name in each["name"] for name in names)]
     tests = sorted({test for each in chosen for row in each["rows"] for test in shown[row]})
     with tempfile.TemporaryDirectory() as folder:
         copy = _copy(Path(folder))
@@ -46,7 +45,12 @@ def main(names: list[str]) -> int:
     return min(survived, 1)
 
 
-def _shown() -> dict[str, list[str]]:
+def mutants() -> list[dict[str, Any]]:
+    """Those of ``tests/mutants.toml``: a name, rows, and edits (file, text before, text after)."""
+    return tomllib.loads((ROOT / "tests/mutants.toml").read_text("utf-8"))["mutant"]
+
+
+def tests_of_rows() -> dict[str, list[str]]:
     """The tests of each requirement."""
     lines = [line for table in _TABLES for line in (ROOT / table).read_text("utf-8").splitlines()]
     return {line[2:9]: _TEST.findall(line) for line in lines if line.startswith("| R0")}

@@ -209,22 +209,22 @@ def _metric(rule_id: str, rule: BatchRule) -> None:
         filter_column_isnull = False
 
         @column_condition_partial(engine=PandasExecutionEngine)
-        def _pandas(cls, column: pd.Series, **_: Any) -> pd.Series:  # noqa: N805  # Great Expectations' form
+        def _pandas(cls, column: pd.Series, **_: Any) -> pd.Series:  # Great Expectations' form
             return pd.Series(~rule.broken(column), index=column.index)
 
         @column_condition_partial(engine=SparkDFExecutionEngine)
-        def _spark(cls, column: Column, **_: Any) -> Column:  # noqa: N805
+        def _spark(cls, column: Column, **_: Any) -> Column:
             return ~rule.on_spark(column, None)
 
     class OfPair(ColumnPairMapMetricProvider):
         condition_metric_name = f"column_pair_values.{rule_id}"
 
         @column_pair_condition_partial(engine=PandasExecutionEngine)
-        def _pandas(cls, column_A: pd.Series, column_B: pd.Series, **_: Any) -> pd.Series:  # noqa: N803, N805
+        def _pandas(cls, column_A: pd.Series, column_B: pd.Series, **_: Any) -> pd.Series:
             return pd.Series(~rule.broken(column_A, column_B), index=column_A.index)
 
         @column_pair_condition_partial(engine=SparkDFExecutionEngine)
-        def _spark(cls, column_A: Column, column_B: Column, **_: Any) -> Column:  # noqa: N803, N805
+        def _spark(cls, column_A: Column, column_B: Column, **_: Any) -> Column:
             return ~rule.on_spark(column_A, column_B)
 
 
@@ -239,13 +239,13 @@ class _WithinOffsets(MulticolumnMapMetricProvider):
     condition_domain_keys = ("batch_id", "table", "column_list", "row_condition", "condition_parser", "ignore_row_if")
 
     @multicolumn_condition_partial(engine=PandasExecutionEngine)
-    def _pandas(cls, column_list: pd.DataFrame, **_: Any) -> pd.Series:  # noqa: N805
+    def _pandas(cls, column_list: pd.DataFrame, **_: Any) -> pd.Series:
         batches, start, end = (column_list[name] for name in column_list.columns)
         above, below = RULES["batches_not_below_start"], RULES["batches_below_log_end"]
         return pd.Series(~above.broken(batches, start) & ~below.broken(batches, end), index=column_list.index)
 
     @multicolumn_condition_partial(engine=SparkDFExecutionEngine)
-    def _spark(cls, column_list: Any, **_: Any) -> Column:  # noqa: N805
+    def _spark(cls, column_list: Any, **_: Any) -> Column:
         batches, start, end = (f.col(name) for name in column_list.columns)
         above, below = RULES["batches_not_below_start"], RULES["batches_below_log_end"]
         return ~above.on_spark(batches, start) & ~below.on_spark(batches, end)

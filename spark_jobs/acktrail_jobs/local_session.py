@@ -16,33 +16,33 @@ import pyarrow.compute as pc
 class LocalSession:
     """``SparkSession``, as far as the jobs use it."""
 
-    def range(self, end: int, numPartitions: int = 1) -> LocalFrame:  # noqa: ARG002, N803  # PySpark's names
+    def range(self, end: int, numPartitions: int = 1) -> LocalFrame:  # noqa: ARG002  # PySpark's name
         return LocalFrame(pa.table({"id": pa.array(range(end), pa.int64())}))
 
 
 class LocalFrame:
     """``DataFrame``, and what its ``groupBy`` gives. `schema` is Arrow's."""
 
-    def __init__(self, rows: pa.Table, grouped_by: str = "", beside: LocalFrame | None = None) -> None:
+    def __init__(self, rows: pa.Table, grouped_by: str = "", beside: pa.Table | None = None) -> None:
         self._rows, self._by, self._beside = rows, grouped_by, beside
 
-    def toArrow(self) -> pa.Table:  # noqa: N802
+    def toArrow(self) -> pa.Table:
         return self._rows
 
-    def mapInArrow(  # noqa: N802
+    def mapInArrow(
         self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> LocalFrame:
         return LocalFrame(pa.Table.from_batches(function(self._rows.to_batches()), schema))
 
-    def groupBy(self, column: str) -> LocalFrame:  # noqa: N802
+    def groupBy(self, column: str) -> LocalFrame:
         return LocalFrame(self._rows, column)
 
     def cogroup(self, other: LocalFrame) -> LocalFrame:
-        return LocalFrame(self._rows, self._by, other)
+        return LocalFrame(self._rows, self._by, other.toArrow())
 
-    def applyInArrow(self, function: Callable[[Any, pa.Table, pa.Table], pa.Table], schema: pa.Schema) -> LocalFrame:  # noqa: N802
+    def applyInArrow(self, function: Callable[[Any, pa.Table, pa.Table], pa.Table], schema: pa.Schema) -> LocalFrame:
         assert self._beside is not None
-        sides, by = (self._rows, self._beside._rows), self._by  # noqa: SLF001
+        sides, by = (self._rows, self._beside), self._by
         keys = sorted({key for rows in sides for key in pc.unique(rows[by]).to_pylist()})
         own = ((pa.scalar(key), *(rows.filter(pc.field(by) == key) for rows in sides)) for key in keys)
         return LocalFrame(pa.concat_tables([schema.empty_table(), *(function((k,), *both) for k, *both in own)]))

@@ -17,6 +17,7 @@ from drivers.own_process import finished
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 import check_documents  # programs of the folder `tools`
+import mutate
 import plain_english
 import write_rules
 
@@ -104,3 +105,13 @@ def test_a_process_that_ends_fails_one_test(tmp_path: Path) -> None:
 def test_the_page_of_rules_is_the_catalogue() -> None:
     """``tools/write_rules.py`` gives the page that is there, with the condition of each rule of trunk and branches."""
     assert write_rules.PAGE.read_text("utf-8") == write_rules.page()
+
+
+def test_every_mutant_fits_the_sources() -> None:
+    """`make mutants` is run by hand: what it would change is there, and each of its rows names a test."""
+    shown = mutate.tests_of_rows()
+    for each in mutate.mutants():
+        assert all(shown[row] for row in each["rows"]), each["name"]
+        for name, before, after in each["edits"]:
+            assert before in (ROOT / name).read_text("utf-8"), (each["name"], name)
+            assert before != after

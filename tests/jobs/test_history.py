@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ from acktrail.tables.records.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.api import build_history
 from acktrail_jobs.history import history_run
-from acktrail_jobs.history.history_run import apply_records
+from acktrail_jobs.history.history_run import PlannedStep, apply_records
 
 
 def expected(written: Written) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
@@ -483,3 +484,15 @@ def _wide_update(dice: random.Random, begin: int) -> ShareUpdate:
         delivery_complete_count=None,
         batches=(own,),
     )
+
+
+@pytest.mark.parametrize(
+    ("records", "share_partitions", "pieces"), [(50, 24, 1), (50, 1_000_000, 8), (2_000_000, 24, 4), (0, 0, 1)]
+)
+def test_records_and_saved_states_divide_a_step(records: int, share_partitions: int, pieces: int) -> None:
+    """All states are written again: a step of few records is several pieces where many are saved."""
+    rows = Counter(dict.fromkeys(range(50), records // 50))
+    step = PlannedStep(paths=("a",), ends=dict.fromkeys(range(50), 9), rows=rows)
+    found = step.pieces({}, share_partitions)
+    assert len(found) == pieces
+    assert [number for piece in found for number in piece] == list(range(50))

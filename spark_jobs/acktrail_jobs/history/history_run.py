@@ -53,6 +53,7 @@ from acktrail.tables.records.record_files import (
     rows_between,
 )
 from acktrail_jobs.frames import (
+    RECORDS_OF_A_STATE,
     ROWS_OF_A_PIECE,
     JobSession,
     balanced_pieces,
@@ -169,7 +170,8 @@ class _Run:
         positions = self._saved.positions
         new = StepRecords(step=step, begins=positions, report_from=self._report_from)
         built = partial(build_piece, self._stored.config, self._cluster_id, new, self._saved)
-        return collected_pieces(spark, "build the history of records", step.pieces(positions), built, _BUILT)
+        pieces = step.pieces(positions, self._saved.share_partitions)
+        return collected_pieces(spark, "build the history of records", pieces, built, _BUILT)
 
     def _save(self, found: pa.Table, step: PlannedStep) -> None:
         used = self._saved.used if self.planned else self._newest
@@ -312,13 +314,16 @@ class PlannedStep:
     rows: Counter[int] = field(default_factory=Counter)
     in_order: bool = True
 
-    def pieces(self, positions: Mapping[int, int]) -> list[tuple[int, ...]]:
-        """All state partitions in pieces; `positions`: where the step begins. Neighbours lie in one row group, which
-        every piece of them reads: there are no more pieces than read each record twice."""
-        total = self.rows.total()
+    def pieces(self, positions: Mapping[int, int], share_partitions: int) -> list[tuple[int, ...]]:
+        """All state partitions in pieces. `positions`: where the step begins; `share_partitions`: how many states are
+        saved, which are all written again. Neighbours lie in one row group, which every piece of them reads: the
+        records alone make no more pieces than read each of them twice."""
+        total, states = self.rows.total(), RECORDS_OF_A_STATE * share_partitions
         most = 2 + total // (_ROW_GROUP * len(self.paths)) if self.paths else 1
+        count = max(min(-(-total // ROWS_OF_A_PIECE), most), -(-states // ROWS_OF_A_PIECE))
         numbers = sorted({**positions, **self.ends})
-        return balanced_pieces(numbers, lambda number: 1 + self.rows[number], min(-(-total // ROWS_OF_A_PIECE), most))
+        own = states // max(1, len(numbers))
+        return balanced_pieces(numbers, lambda number: 1 + own + self.rows[number], count)
 
 
 def planned_steps(tables: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> list[PlannedStep]:

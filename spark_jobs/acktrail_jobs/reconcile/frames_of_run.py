@@ -25,7 +25,7 @@ from acktrail.history.observed_run import OFFSET_COLUMNS, Coverage, Observation,
 from acktrail.history.partition_replay import SAVED_COLUMNS
 from acktrail.history.replay_resume import ReplayStart, replay_of
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.frames import JobSession, frame_of, pieces_of
+from acktrail_jobs.frames import RECORDS_OF_A_STATE, JobSession, frame_of, pieces_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,10 +37,8 @@ STATES: Final = SAVED_COLUMNS.append(_BUCKET)
 SHARES: Final = pa.schema([TABLES["offset_observations"].field(name) for name in OFFSET_COLUMNS]).append(_BUCKET)
 """What the brokers answered about a share partition, in a phase of the observation, and its bucket."""
 _ROWS_OF_A_BUCKET: Final = 25_000
-"""Share partitions that are judged together, about: some 50 MB, and files of a megabyte or two."""
-_RECORDS_OF_A_STATE: Final = 4
-"""A saved state costs a replay as much as this many records."""
-OBSERVED: Final = "offset_observations"
+"""Share partitions that are judged together, about, and written as one file of each table."""
+_OBSERVED: Final = "offset_observations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,7 @@ class ReplayedRun:
         """The state partitions that have records. Neighbours lie in one row group of a file that is not compacted, and
         each piece of them reads it."""
         exported = sorted((c for c in self.coverages.values() if c.end_offset), key=lambda c: c.state_partition)
-        states = _RECORDS_OF_A_STATE * self.start.saved.share_partitions // max(1, len(exported))
+        states = RECORDS_OF_A_STATE * self.start.saved.share_partitions // max(1, len(exported))
         return pieces_of(exported, lambda coverage: states + self.start.records_of(coverage))
 
     def replayed(self, coverages: Sequence[Coverage]) -> Iterator[pa.Table]:
@@ -85,7 +83,7 @@ def described_share_partitions(spark: JobSession, run: ReplayedRun) -> DataFrame
 
 def observed_files(tables: Tables, run_id: str) -> dict[str, int]:
     """The files of ``offset_observations`` that may have rows of a run, and how many rows each has."""
-    snapshot = tables.snapshot(OBSERVED)
+    snapshot = tables.snapshot(_OBSERVED)
     if snapshot is None:
         return {}
     own = {*snapshot.paths_with({"run_id": run_id})}

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from acktrail.activity import doing
 from acktrail.config import TablesConfig
 from acktrail.history.no_record_offsets import looked_offsets
-from acktrail.history.observed_run import Observation, read_descriptions, read_observation
+from acktrail.history.observed_run import PHASES, Observation, read_descriptions, read_observation
 from acktrail.history.replay_resume import ReplayResume
 from acktrail.history.saved_states import REPLAY
 from acktrail.tables.cluster_check import create_anew_for
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 _BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
 """The tables that get one commit of a run, in the order of the commits."""
-_PHASES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +139,7 @@ def _reconcile(spark: JobSession, stored: Tables, observation: Observation, resu
 
 def replayed_run(stored: Tables, observation: Observation, resume: ReplayResume) -> ReplayedRun:
     """What is replayed of a run, in as many buckets as its share partitions need."""
-    start, described = resume.start(), sum(observed_files(stored, observation.run_id).values()) // _PHASES
+    start, described = resume.start(), sum(observed_files(stored, observation.run_id).values()) // len(PHASES)
     return ReplayedRun(
         config=stored.config,
         observation=observation,

@@ -232,6 +232,9 @@ for _id, _rule in RULES.items():
     _metric(_id, _rule)
 
 
+_ABOVE, _BELOW = RULES["batches_not_below_start"], RULES["batches_below_log_end"]
+
+
 class _WithinOffsets(MulticolumnMapMetricProvider):
     """No batch begins below the start offset and none reaches the end offset."""
 
@@ -241,14 +244,12 @@ class _WithinOffsets(MulticolumnMapMetricProvider):
     @multicolumn_condition_partial(engine=PandasExecutionEngine)
     def _pandas(cls, column_list: pd.DataFrame, **_: Any) -> pd.Series:
         batches, start, end = (column_list[name] for name in column_list.columns)
-        above, below = RULES["batches_not_below_start"], RULES["batches_below_log_end"]
-        return pd.Series(~above.broken(batches, start) & ~below.broken(batches, end), index=column_list.index)
+        return pd.Series(~_ABOVE.broken(batches, start) & ~_BELOW.broken(batches, end), index=column_list.index)
 
     @multicolumn_condition_partial(engine=SparkDFExecutionEngine)
     def _spark(cls, column_list: Any, **_: Any) -> Column:
         batches, start, end = (f.col(name) for name in column_list.columns)
-        above, below = RULES["batches_not_below_start"], RULES["batches_below_log_end"]
-        return ~above.on_spark(batches, start) & ~below.on_spark(batches, end)
+        return ~_ABOVE.on_spark(batches, start) & ~_BELOW.on_spark(batches, end)
 
 
 class _OfBatchesAndBound(ColumnPairMapExpectation):

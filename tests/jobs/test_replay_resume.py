@@ -213,8 +213,7 @@ def test_it_is_not_used_where_it_may_be_wrong(tables: Tables, says: str, deeds: 
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    "deeds",
-    [[compact], [forget_versions], [partial(optimized, table="state_records"), forget_versions], [maintained]],
+    "deeds", [[compact], [forget_versions], [partial(optimized, table="state_records"), forget_versions], [maintained]]
 )
 def test_files_written_again_force_no_replay_of_all(tables: Tables, deeds: list[Callable[[Tables], None]]) -> None:
     """An ordinary OPTIMIZE and vacuum by any engine, a log that was cleaned, a maintenance: only the records that came

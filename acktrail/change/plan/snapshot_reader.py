@@ -148,11 +148,7 @@ def select_groups(admin: ShareGroupAdmin, request: ResetRequest) -> tuple[tuple[
 
 
 def take_snapshot(
-    cluster: Cluster,
-    request: ResetRequest,
-    *,
-    now_ms: int,
-    given: TargetOffsets | None = None,
+    cluster: Cluster, request: ResetRequest, *, now_ms: int, given: TargetOffsets | None = None
 ) -> Snapshot:
     """Return everything about the groups and share partitions of a request. `given`: the offsets of a file, the history
     or an earlier plan; those of a file and of an earlier plan are the scope as well. Raises Unreachable,

@@ -78,10 +78,7 @@ def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:
 
 @history_app.command("history")
 def _history_command(
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    master: Master = None,
-    as_json: AsJson = False,
+    tables: TablesRoot = None, tables_options: TablesOptions = None, master: Master = None, as_json: AsJson = False
 ) -> None:
     """Bring the history of every record up to date, with PySpark. It then reaches to the end of the export.
 
@@ -107,10 +104,7 @@ def _history_text(summary: HistorySummary) -> str:
 
 @verify_app.command("verify")
 def _verify_command(
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    master: Master = None,
-    as_json: AsJson = False,
+    tables: TablesRoot = None, tables_options: TablesOptions = None, master: Master = None, as_json: AsJson = False
 ) -> None:
     """Prove by the exported records what each run saves for the next.
 
@@ -163,8 +157,7 @@ _SHOWN: Final = {
 def _state_command(
     group: Annotated[str | None, typer.Argument(help="Share group. Default: all.")] = None,
     at: Annotated[
-        str | None,
-        typer.Option("--at", help=f"The moment, inclusive: {TIME}. Default: all exported."),
+        str | None, typer.Option("--at", help=f"The moment, inclusive: {TIME}. Default: all exported.")
     ] = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,

@@ -72,11 +72,7 @@ class ReconcileSummary:
 
 
 def reconcile(
-    tables: TablesConfig,
-    spark: JobSession,
-    run_id: str,
-    *,
-    before_done: Callable[[], object] = lambda: None,
+    tables: TablesConfig, spark: JobSession, run_id: str, *, before_done: Callable[[], object] = lambda: None
 ) -> ReconcileSummary:
     """Reconcile the observation `run_id`: write ``share_partition_states``, ``reconciliations`` and ``findings``.
 

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from extras.demo.alerts import alerts_of  # of the tests
 
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, RULE_BY_ID, QualitySeverity
+from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail_demo.faults.library import FAULTS, StateFault
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -46,7 +46,7 @@ def page() -> str:
 def broken_by(fault: StateFault) -> frozenset[str]:
     """The ids of the rules of the catalogue that a fault breaks."""
     names = {name.rpartition(".")[2] for name in fault.expected.failing} | fault.expected.findings
-    return frozenset(RULE_BY_ID[name].id for name in names)
+    return frozenset(rule_catalogue().by_id[name].id for name in names)
 
 
 def _faults() -> Iterator[str]:
@@ -85,7 +85,7 @@ def _found(fault: StateFault) -> str:
 
 def _stops(fault: StateFault) -> bool:
     names = (name.rpartition(".")[2] for name in fault.expected.failing)
-    return any(RULE_BY_ID[name].severity is QualitySeverity.CRITICAL for name in names)
+    return any(rule_catalogue().by_id[name].severity is QualitySeverity.CRITICAL for name in names)
 
 
 def _matrix() -> Iterator[str]:
@@ -97,7 +97,7 @@ def _matrix() -> Iterator[str]:
     yield f"| rule | severity | {' | '.join(str(number) for number in range(1, len(faults) + 1))} |"
     yield f"|---|---|{'---|' * len(faults)}"
     broken = [broken_by(fault) for fault in faults]
-    for rule in QUALITY_RULES:
+    for rule in rule_catalogue().rules:
         if any(rule.id in ids for ids in broken):
             marks = " | ".join("●" if rule.id in ids else "" for ids in broken)
             yield f"| [`{rule.id}`]({rule.page}) | {rule.severity.value} | {marks} |"
@@ -112,8 +112,8 @@ def _unbroken() -> Iterator[str]:
     yield ""
     yield "| rule | severity |"
     yield "|---|---|"
-    for rule in QUALITY_RULES:
-        if rule.id not in broken and rule.id not in BRANCH_RULES:
+    for rule in rule_catalogue().rules:
+        if rule.id not in broken and rule.id not in rule_catalogue().audits:
             yield f"| [`{rule.id}`]({rule.page}) | {rule.severity.value} |"
 
 

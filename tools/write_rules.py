@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from acktrail.model.rules.catalogue import RULES_BY_SUBJECT, QualityRule, QualitySeverity
+from acktrail.model.rules.catalogue import QualityRule, QualitySeverity, rule_catalogue
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs/rules.md"
@@ -34,14 +34,14 @@ def _lines() -> Iterator[str]:
     yield "# Rules"
     yield ""
     yield "What must be true of state records, replayed states, exports, verdicts and resets. Findings and"
-    yield "expectations have the same severities, from one catalogue: `acktrail.model.rules.catalogue:RULE_BY_ID`."
+    yield "expectations have the same severities, from one catalogue: `acktrail.model.rules.catalogue:rule_catalogue`."
     yield "This page is written by `tools/write_rules.py`. How rules are evaluated: [quality](quality.md)."
     yield ""
     yield "| severity | a breach means |"
     yield "|---|---|"
     for severity in reversed(QualitySeverity):
         yield f"| `{severity.value}` | {_EFFECT[severity]} |"
-    for subject, rules in RULES_BY_SUBJECT.items():
+    for subject, rules in rule_catalogue().by_subject.items():
         yield from ("", f"## {subject}", "", "| rule | severity | what must be true |", "|---|---|---|")
         for rule in rules:
             yield f"| [`{rule.id}`](#{rule.id}) | {rule.severity.value} | {rule.title} |"

@@ -16,7 +16,7 @@ from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail.model.records import GREATEST_OFFSET, LEAST_OFFSET, LEAST_VALUES
 from acktrail.model.replay import counts_by_state
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 
 STATE_RULES: Final = {
     "batch_first_le_last": "a batch ends before it begins",
@@ -221,7 +221,7 @@ def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> dict[str
         "start_offset_le_end_offset": states.known & states.ends_below(states.starts),
         "delivery_complete_count_in_window": done.mask & states.known & end.mask & (completed > end.values),
     }
-    doubts = {rule: [broken[presumed] for presumed in RULE_BY_ID[rule].presumes] for rule in broken}
+    doubts = {rule: [broken[presumed] for presumed in rule_catalogue().by_id[rule].presumes] for rule in broken}
     return {rule: mask & ~np.logical_or.reduce([np.zeros_like(mask), *doubts[rule]]) for rule, mask in broken.items()}
 
 

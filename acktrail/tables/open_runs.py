@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acktrail.branches import branches
 from acktrail.format.columns.schemas.table_schemas import FINDINGS
-from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import check_expected
@@ -44,7 +44,7 @@ class OpenRuns:
 
     def newest(self, rule: str | None) -> str | None:
         """The run that opens and closes findings of `rule`; None: not known."""
-        audit = BRANCH_RULES.get(rule or "")
+        audit = rule_catalogue().audits.get(rule or "")
         return self.reconciliation if audit is None else self.audits.get(audit)
 
     def is_open(self, rule: str | None, run_id: str | None) -> bool | None:
@@ -90,9 +90,8 @@ def write_branch_findings(
     """
     seen_at = _EPOCH + dt.timedelta(microseconds=seen_us)
     times = {"first_seen_at": seen_at, "last_seen_at": seen_at, "times_seen": 1}
-    rows = [
-        {**times, **row, "cluster_id": cluster_id, "severity": RULE_BY_ID[row["rule"]].severity.value} for row in found
-    ]
+    rules = rule_catalogue().by_id
+    rows = [{**times, **row, "cluster_id": cluster_id, "severity": rules[row["rule"]].severity.value} for row in found]
     before = create_for(tables, "findings", cluster_id)
     check_expected(before, {audit: done})
     known = [] if done is None else before.rows({"run_id": audit_run_id(audit, done)}, columns=_SAME)

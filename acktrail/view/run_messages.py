@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from acktrail.branches import branches
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.delta.store import Tables
 from acktrail.text_tables import few, printable
@@ -120,7 +120,7 @@ def _gate(tables: Tables, run_id: str) -> list[Notification]:
 
 
 def _why(result: CheckResult) -> str:
-    rule = RULE_BY_ID.get(result.expectation)
+    rule = rule_catalogue().by_id.get(result.expectation)
     where = printable(result.why or result.observed_value or "")
     text = result.expectation + (f", first: {where}." if where else ".")
     return text if rule is None else f"{text} {rule.advice}"
@@ -139,7 +139,7 @@ def _findings(known: Known, tables: Tables, run_id: str) -> list[Notification]:
 
 def _open_finding(subject: str, rows: Sequence[Mapping[str, Any]]) -> Notification:
     first = min(rows, key=lambda row: row["subject"])
-    rule = RULE_BY_ID.get(first["rule"])
+    rule = rule_catalogue().by_id.get(first["rule"])
     places = few([_place(row) for row in sorted(rows, key=lambda row: row["subject"])], _NAMED)
     text = f"{places}: {printable(first['detail'] or '')}".rstrip(": ") + "."
     return Notification(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from acktrail.errors import InputError, UnknownName
 from acktrail.format.columns.schemas.table_schemas import INSTANT, TABLES
 from acktrail.model.record_history import ArchivedRange
-from acktrail.model.rules.catalogue import BRANCH_RULES
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.commit_order import exported_before, in_order
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import SAMPLED, newest_reconciliation
@@ -168,7 +168,7 @@ def _seen_later(tables: RunTables, own: RunTables, run_id: str) -> int:
     """The findings table keeps one row a finding, with the run that saw it last."""
     end = run_end(own)
     rows = tables.findings.select(["run_id", "rule", "first_seen_at", "last_seen_at"]).to_pylist()
-    others = (row for row in rows if row["run_id"] != run_id and row["rule"] not in BRANCH_RULES)
+    others = (row for row in rows if row["run_id"] != run_id and row["rule"] not in rule_catalogue().audits)
     spans = ((row["first_seen_at"], row["last_seen_at"]) for row in others)
     return sum(None not in (first, end, last) and first <= end < last for first, last in spans)
 

@@ -27,7 +27,7 @@ from acktrail.branches import branches
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.serving.metrics_endpoint import build_info, by, each, one
 from acktrail.tables.commit_order import greatest, in_order
 from acktrail.tables.delta.store import Tables
@@ -167,7 +167,7 @@ class _Families:
     def _findings(self) -> Iterator[Metric]:
         if self._health.findings is None:
             return
-        own = [each for each in self._health.findings if each.rule not in BRANCH_RULES]
+        own = [each for each in self._health.findings if each.rule not in rule_catalogue().audits]
         severities = dict.fromkeys(SEVERITIES, 0) | Counter(each.severity for each in own)
         yield self._by("open_findings", "Findings of the newest reconciliation.", "severity", severities)
         rules = Counter((each.rule, each.severity) for each in own)
@@ -190,7 +190,8 @@ class _Families:
         compared = {suite: sum(row["element_count"] or 0 for row in rows) for suite, rows in found.items()}
         about = "Rows that the expectations of a suite looked at, summed."
         yield self._by("validation_rows_compared", about, "suite", compared)
-        of_runs = (rows[0]["evaluated_at"] for suite, rows in found.items() if suite not in BRANCH_SUITES)
+        of_branches = rule_catalogue().branch_suites
+        of_runs = (rows[0]["evaluated_at"] for suite, rows in found.items() if suite not in of_branches)
         newest = max(of_runs, default=None)
         yield self._one("validation_timestamp_seconds", "When the newest validation ended.", _seconds(newest))
 
@@ -200,7 +201,7 @@ class _Families:
         newest = greatest(self._tables, _RESULTS, "evaluated_at")
         if newest is None:
             return {}
-        suite, of_branches = pc.field("suite"), sorted(BRANCH_SUITES)
+        suite, of_branches = pc.field("suite"), sorted(rule_catalogue().branch_suites)
         kinds = (~one_of("suite", of_branches), *(suite == name for name in of_branches))
         rows = [row for kind in kinds for row in self._newest_results(kind, newest - _RECENT)]
         found: dict[str, list[dict[str, Any]]] = {}

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.reconciliation import VERDICTS
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.text_tables import KnownSum, printable, shortened
 
 TONES: Final = ("critical", "warning", "unknown", "info", "ok")
@@ -102,7 +102,7 @@ def trouble_text(status: str | None, reason: str | None, group_id: str | None = 
 
 def advice_text(status: str, reason: str | None, group_id: str | None = None, topic: str | None = None) -> str:
     """What to do about a known status with that reason. The advice of a critical finding is that of its rule."""
-    rule = RULE_BY_ID.get((reason or "").partition(":")[0])
+    rule = rule_catalogue().by_id.get((reason or "").partition(":")[0])
     advice = STATUS_TABLE[QueueStatus(status)].advice if rule is None else rule.advice.removesuffix(".")
     return addressed(advice, group_id, topic)
 

@@ -103,7 +103,7 @@ def hand_over_validation(
 
 def _failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
     """Every expectation that fails or raised, those that stop a run first, with its advice of the catalogue."""
-    from acktrail.model.rules.catalogue import RULE_BY_ID
+    from acktrail.model.rules.catalogue import rule_catalogue
 
     stopping = {(of.suite, of.expectation) for of in summary.critical_failures}
     ranked = sorted(summary.failed, key=lambda of: (of.suite, of.expectation) not in stopping)
@@ -115,7 +115,7 @@ def _failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
             "stops": (of.suite, of.expectation) in stopping,
             "count": of.unexpected_count,
             "where": printable(of.error or of.observed_value or ""),
-            "meaning": rule.meaning if (rule := RULE_BY_ID.get(of.expectation)) else "",
+            "meaning": rule.meaning if (rule := rule_catalogue().by_id.get(of.expectation)) else "",
             "advice": rule.advice if rule else "see quality_results of this run",
         }
         for of in ranked

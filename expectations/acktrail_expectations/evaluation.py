@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from acktrail.activity import doing
 from acktrail.format.columns.binary_column import BoolArray
-from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, QualityRule, QualitySeverity
+from acktrail.model.rules.catalogue import QualityRule, QualitySeverity, rule_catalogue
 from acktrail.tables.records.record_files import RECORDS
 from acktrail_expectations.frames.frame_columns import known_true
 from acktrail_expectations.frames.table_frames import (
@@ -83,8 +83,8 @@ _KINDS: Final[Mapping[tuple[str, bool], tuple[Any, Callable[[list[str], list[Any
     ("unknown", False): (gxe.ExpectColumnValuesToBeNull, lambda columns, _: {"column": columns[0]}),
 }  # fmt: skip
 """Great Expectations' class for a relation, without and with values, and what it is given."""
-MATCHES_RAW_BYTES: Final = RULE_BY_ID["record_matches_raw_bytes"]
-"""The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""
+MATCHES_RAW_BYTES: Final = "record_matches_raw_bytes"
+"""The rule that decoded columns equal key and value decoded again: for frames that compare bytes."""
 Label = Callable[[Mapping[str, Any]], str]
 """Names a row of a frame for people."""
 
@@ -106,7 +106,7 @@ class SuiteCheck:
 @cache
 def checks_of(suite: str) -> tuple[SuiteCheck, ...]:
     """The rules of a suite, in the order of the catalogue."""
-    return tuple(check_of(rule) for rule in QUALITY_RULES if suite in rule.suites)
+    return tuple(check_of(rule) for rule in rule_catalogue().rules if suite in rule.suites)
 
 
 def check_of(rule: QualityRule) -> SuiteCheck:
@@ -159,7 +159,7 @@ def evaluate(suite: str, checks: Sequence[SuiteCheck], frame: pd.DataFrame, labe
 
 def _presumed_broken(rule: QualityRule, frame: pd.DataFrame) -> dict[str, BoolArray]:
     """The rows of `frame` that break each rule that `rule` presumes, where there are some."""
-    breaking = {name: _breaking(RULE_BY_ID[name], frame) for name in rule.presumes}
+    breaking = {name: _breaking(rule_catalogue().by_id[name], frame) for name in rule.presumes}
     return {name: rows for name, rows in breaking.items() if rows.any()}
 
 
@@ -314,7 +314,7 @@ def record_frames(records: UnvalidatedRecords, partitions: Sequence[int]) -> Ite
 
 
 def _piece(records: UnvalidatedRecords, frame: pd.DataFrame) -> SuiteFrame:
-    checks = tuple(c for c in checks_of(RECORDS) if records.compares_bytes or c.rule is not MATCHES_RAW_BYTES)
+    checks = tuple(c for c in checks_of(RECORDS) if records.compares_bytes or c.rule.id != MATCHES_RAW_BYTES)
     label = partial(_state_record, records.cluster.topics)
     return SuiteFrame(suite=RECORDS, checks=checks, frame=frame, label=label)
 
@@ -330,7 +330,8 @@ def run_results(run: RunData, spark: JobSession | None, now: datetime) -> tuple[
             of_records = collected_pieces(where, "evaluate the rules on state records", pieces, evaluating, RESULTS)
             results += map(stored_result, of_records.to_pylist())
             if run.why_bytes_not_compared is not None:
-                results.append(not_evaluated(piece.suite, MATCHES_RAW_BYTES, run.why_bytes_not_compared))
+                rule = rule_catalogue().by_id[MATCHES_RAW_BYTES]
+                results.append(not_evaluated(piece.suite, rule, run.why_bytes_not_compared))
     return merged(results)
 
 
@@ -351,5 +352,5 @@ def with_earlier_results(
     rules = {(result.suite, result.expectation) for result in results}
     earlier = [r for r in known.results if r.suite == RECORDS and (r.suite, r.expectation) in rules]
     if data.why_bytes_not_compared is not None:
-        earlier = [r for r in earlier if r.expectation != MATCHES_RAW_BYTES.id or r.success is False]
+        earlier = [r for r in earlier if r.expectation != MATCHES_RAW_BYTES or r.success is False]
     return merged((*results, *earlier))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from acktrail.errors import QualityGateFailed
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.text_tables import printable
 from acktrail_expectations.known_runs import cluster_of_run, count_rows, require_reconciled, run_rows
@@ -119,7 +119,7 @@ def _stopped_lines(failures: Sequence[QualityResult]) -> list[str]:
 
 
 def _line(result: QualityResult) -> str:
-    rule = RULE_BY_ID.get(result.expectation)
+    rule = rule_catalogue().by_id.get(result.expectation)
     where = printable(result.error or result.observed_value or "")
     text = f"{result.expectation} ({result.suite})" + (f", first: {where}" if where else "")
     return text if rule is None else f"{text}. What to do: {rule.advice} See docs/{rule.page}"

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
 
 from acktrail.config import TablesConfig
-from acktrail.model.rules.catalogue import QUALITY_RULES
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.evaluation import (
     OWNER,
@@ -161,7 +161,7 @@ def export_suites(folder: Path, run: RunChecks | None = None) -> list[Path]:
     The folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name in dict.fromkeys(suite for rule in QUALITY_RULES for suite in rule.suites):
+    for name in dict.fromkeys(suite for rule in rule_catalogue().rules for suite in rule.suites):
         path = folder / f"{name}.json"
         path.write_text(json.dumps(_suite_json(name), indent=2, ensure_ascii=False) + "\n", "utf-8")
         written.append(path)

@@ -30,7 +30,7 @@ from expectations.sample_tables import (
     states,
     without,
 )
-from state_topics.coordinator_log import TOPIC, everyday, from_raw
+from state_topics.coordinator_log import TOPIC, Coordinator, batch, everyday, from_raw, share_partition
 
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.reconciliation import Verdict
@@ -143,8 +143,17 @@ def moved_away(records: pa.Table) -> pa.Table:
     return records.set_column(records.schema.get_field_index("state_partition"), "state_partition", moved)
 
 
-def record_frame(records: pa.Table, observed: ObservedCluster = CLUSTER) -> pd.DataFrame:
-    return record_frames(records, observed).add(records, since={})
+def record_frame(records: pa.Table, observed: ObservedCluster = CLUSTER, **more: bool) -> pd.DataFrame:
+    return record_frames(records, observed, **more).add(records, since={})
+
+
+def many_updates(count: int) -> pa.Table:
+    """A snapshot, and `count` updates after it."""
+    life = Coordinator(limit=1_000)
+    life.initialize(share_partition())
+    for offset in range(count):
+        life.write(share_partition(), offset, batch(offset, offset))
+    return life.table()
 
 
 def range_frame(table: pa.Table, records: pa.Table | None = None) -> pd.DataFrame:
@@ -185,6 +194,8 @@ OF_VERDICTS = [
     for each in Verdict
     if each is not Verdict.MATCH
 ]
+ALTERED = harmed(RECORDS, {"at": (0, 10), "write_timestamp_ms": 2**40})
+"""A decoded number that its bytes do not have."""
 PARTITIONS: Sequence[tuple[pd.DataFrame, str]] = (
     (observed_frame(EXPORTED | {"partition_counts": {"state": 2}}), "state_topic_partition_count_constant"),
     (observed_frame(EXPORTED | {"ends": {0: 5, 1: 4, 2: 5}}), "export_complete"),
@@ -205,6 +216,10 @@ DAMAGE: Mapping[str, Damages] = {
         RECORDS,
         damages_of("state_records"),
         record_frame,
+        more=[
+            (record_frame(many_updates(502)), "snapshot_cadence"),
+            (record_frame(ALTERED, compares_bytes=True), "record_matches_raw_bytes"),
+        ],
         apart=("state_partition", "first_state_partition", "home_state_partition"),
     ),
     "share_partition_states": Damages(

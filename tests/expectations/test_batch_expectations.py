@@ -17,7 +17,7 @@ from state_topics.coordinator_log import everyday
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
-from acktrail.model.rules.catalogue import QUALITY_RULES
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail_expectations.batch_expectations import (
     BATCH_EXPECTATIONS,
     ExpectBatchesToBeAscending,
@@ -121,7 +121,7 @@ def test_exported_suites_run_on_their_rows_in_pandas_and_spark(tmp_path: Path, s
     own = {name: _failed(result.results) for name, result in checks.validate().items()}
     for rows in sorted(tmp_path.glob("*.parquet")):
         stored = gx.ExpectationSuite(**json.loads(rows.with_suffix(".json").read_text("utf-8")))
-        assert len(stored.expectations) == sum(rows.stem in rule.suites for rule in QUALITY_RULES)
+        assert len(stored.expectations) == sum(rows.stem in rule.suites for rule in rule_catalogue().rules)
         sources = context().data_sources
         asset = sources.add_spark("spark").add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
         of_spark = asset.get_batch({"dataframe": spark.read.parquet(str(rows))})

@@ -21,6 +21,7 @@ from expectations.sample_damage import (
     failing,
     failing_by_damage,
     harmed,
+    many_updates,
     moved_away,
     observed_frame,
     record_frame,
@@ -29,12 +30,12 @@ from expectations.sample_tables import changed, cluster, record_frames, row_wher
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import batches as some_batches
-from state_topics.coordinator_log import Coordinator, batch, share_partition
+from state_topics.coordinator_log import Coordinator, share_partition
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import LEAST_VALUES
-from acktrail.model.rules.catalogue import QUALITY_RULES
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.replay.derived_columns import StateBatches
 from acktrail_expectations.batch_expectations import BATCH_EXPECTATIONS, broken_rows
 from acktrail_expectations.evaluation import checks_of, evaluate
@@ -42,9 +43,6 @@ from acktrail_expectations.frames.frame_columns import ObservedCluster, batch_co
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
 
 pytestmark = pytest.mark.usefixtures("plain_engine")
-
-ELSEWHERE = {"snapshot_cadence", "record_matches_raw_bytes"}
-"""Rules that other tests break: below, and in test_records.py."""
 
 
 @pytest.mark.parametrize("suite", DAMAGE)
@@ -55,8 +53,8 @@ def test_damage_breaks_its_own_rules(suite: str) -> None:
     expected = [rules for _, rules in damages.frames]
 
     assert failing_by_damage(suite, [frame for frame, _ in damages.frames], damages.apart) == expected
-    rules = {rule.id for rule in QUALITY_RULES if suite in rule.suites}
-    assert rules - ELSEWHERE == set().union(*expected)
+    rules = {rule.id for rule in rule_catalogue().rules if suite in rule.suites}
+    assert rules == set().union(*expected)
 
 
 def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
@@ -69,14 +67,6 @@ def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
     assert failing("state_records", record_frame(life.table())) == set()
     harmed = changed(life.table(), 2, snapshot_epoch=1)
     assert failing("state_records", record_frame(harmed)) == {"snapshot_epoch_step"}
-
-
-def many_updates(count: int) -> pa.Table:
-    life = Coordinator(limit=1_000)
-    life.initialize(share_partition())
-    for offset in range(count):
-        life.write(share_partition(), offset, batch(offset, offset))
-    return life.table()
 
 
 @pytest.mark.few(2)

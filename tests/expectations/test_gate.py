@@ -32,7 +32,7 @@ from state_topics.coordinator_log import batch, everyday, share_partition
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.gate import validate_run
@@ -90,7 +90,7 @@ def test_a_stopped_gate_says_what_where_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(QualityGateFailed) as caught:
         validate(config, RUN)
 
-    ahead, beyond = (RULE_BY_ID[rule] for rule in ("durable_ahead", "past_log_end"))
+    ahead, beyond = (rule_catalogue().by_id[rule] for rule in ("durable_ahead", "past_log_end"))
     _, first, second = caught.value.hint.splitlines()
     assert first.startswith("durable_ahead (reconciliations), first: a\\n\\x1b[31mb/orders/0.")
     assert second == (

@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 
 from acktrail.cli.main import _failed
 from acktrail.errors import AcktrailError, ConfigurationError, QualityGateFailed, UnknownName
-from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, Condition, QualitySeverity
+from acktrail.model.rules.catalogue import Condition, QualitySeverity, rule_catalogue
 from acktrail.replay.stored_offsets import stored_offsets
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.record_files import later_records
@@ -136,7 +136,7 @@ def test_suites_have_what_people_look_for(checks: RunChecks) -> None:
     assert suites.keys() == checks.suites.keys()
     for suite in suites.values():
         for expectation in suite.expectations:
-            rule = RULE_BY_ID[expectation.meta["rule"]]
+            rule = rule_catalogue().by_id[expectation.meta["rule"]]
             assert (expectation.description, expectation.meta["owner"]) == (rule.title, "acktrail")
             assert expectation.meta["severity"] == rule.severity.value
             assert expectation.severity.value in {rule.severity.value, "warning"}
@@ -219,7 +219,7 @@ def subject(row: Mapping[str, Any]) -> str:
 
 def check(name: str, expect: str, where: str = "") -> SuiteCheck:
     """A rule that expects `expect`, as rules.toml has it."""
-    return check_of(replace(QUALITY_RULES[0], id=name, expect=Condition.parse(expect), where=where))
+    return check_of(replace(rule_catalogue().rules[0], id=name, expect=Condition.parse(expect), where=where))
 
 
 def only(check: SuiteCheck, frame: pd.DataFrame = FRAME) -> QualityResult:

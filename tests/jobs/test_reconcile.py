@@ -11,7 +11,6 @@ from jobs.world import Topic, World, batch, busy, key_of, snapshot, topic_id, up
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError
-from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
@@ -208,23 +207,6 @@ def test_the_newest_complete_observation_is_taken(world: World) -> None:
     assert reconcile(world.config).run_id == "a-newer"
     with pytest.raises(InputError, match="no sample from after"):
         reconcile(world.config, "half")
-
-
-def test_dead_letters_that_brokers_drop_are_found(world: World) -> None:
-    """Where the topic that a group names does not begin with the brokers' prefix; not where it does, where the prefix
-    is empty or not known, or where no topic is named."""
-    for group, topic, prefix in (
-        *(("dropped", "letters", "dlq."), ("kept", "dlq.letters", "dlq."), ("any", "letters", "")),
-        *(("unknown", "letters", None), ("none", "", "dlq.")),
-    ):
-        named = {TOPIC_OF_GROUP: topic, TOPIC_PREFIX: prefix}
-        world.groups[group] = "Empty"
-        world.configs[group] = {name: value for name, value in named.items() if value is not None}
-    world.observe("r1")
-    reconcile(world.config)
-    found = [row for row in world.rows("findings", "r1") if row["rule"] == "dead_letters_kept"]
-    assert [(row["group_id"], row["subject"]) for row in found] == [("dropped", "group dropped")]
-    assert "'letters' does not begin with 'dlq.'" in found[0]["detail"]
 
 
 @pytest.mark.spark

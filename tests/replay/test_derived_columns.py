@@ -23,7 +23,7 @@ from acktrail.format.columns.share_partition_keys import coordinator_keys, first
 from acktrail.history.observed_run import described_shares, read_descriptions
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.replay import SharePartitionState, counts_by_state
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of
 from acktrail.replay.derived_columns import LARGE, STATE_RULES, derived_columns, int64
 from acktrail.tables.delta.store import Tables
@@ -82,7 +82,8 @@ def broken_rules(state: SharePartitionState) -> tuple[str, ...]:
         "field_values_possible": min([*numbers, *(b.first_offset for b in batches)]) < 0 or last == 2**63 - 1,
         "delivery_complete_count_in_window": counted is not None and end is not None and counted > end,
     }
-    return tuple(r for r in STATE_RULES if broken[r] and not any(broken[each] for each in RULE_BY_ID[r].presumes))
+    rules = rule_catalogue().by_id
+    return tuple(r for r in STATE_RULES if broken[r] and not any(broken[each] for each in rules[r].presumes))
 
 
 @given(st.lists(st.none() | states, max_size=6))

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.open_runs import audit_run_id, write_branch_findings
@@ -391,7 +391,7 @@ def test_the_same_in_the_same_looks_changes_nothing(tables: Tables) -> None:
     assert opened(tables) == {"b": 2}
     rows = {row["subject"]: row for row in tables.rows("findings")}
     assert rows["b"]["first_seen_at"] < rows["b"]["last_seen_at"] > rows["a"]["last_seen_at"]
-    assert {row["severity"] for row in rows.values()} == {RULE_BY_ID["export_complete"].severity.value}
+    assert {row["severity"] for row in rows.values()} == {rule_catalogue().by_id["export_complete"].severity.value}
 
 
 def test_a_reconciliation_in_between_is_no_conflict(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

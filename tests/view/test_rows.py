@@ -4,6 +4,7 @@ worst first, only what was asked for, from tables that may be missing."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS
 from acktrail.tables import open_runs
 from acktrail.tables.delta.store import Tables
@@ -52,7 +54,8 @@ def finding(number: int, **changes: Any) -> dict[str, Any]:
 def _rule_of_a_branch() -> Iterator[None]:
     """Opened and closed by the branch's audits alone."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(open_runs, "BRANCH_RULES", {AUDITED: "branch"})
+        with_audit = replace(rule_catalogue(), audits={AUDITED: "branch"})
+        patched.setattr(open_runs, "rule_catalogue", lambda: with_audit)
         yield
 
 

@@ -11,7 +11,7 @@ import typer
 
 from acktrail.cli.common_options import TIME, OfTables, echo_rows
 from acktrail.errors import InputError
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.text_tables import printable, table
 from acktrail.times import time_ms
 from acktrail.view.wording import SEVERITIES, ago
@@ -72,7 +72,8 @@ def findings(
     runs = open_runs(store)
     listed = open_findings(store, runs, gone_too=all_of_them)
     groups = store.read("queue_statuses", columns=["group_id"])["group_id"].to_pylist() if group else []
-    is_of_rule = like("rule", [] if rule is None else [rule], {*RULE_BY_ID, *(each.rule for each in listed)})
+    known = {*rule_catalogue().by_id, *(each.rule for each in listed)}
+    is_of_rule = like("rule", [] if rule is None else [rule], known)
     is_of_group = like("group", group or [], [*groups, *(each.group_id for each in listed)])
     tests: list[Callable[[FindingRow], bool]] = [
         lambda each: worse is None or each.severity in worse,

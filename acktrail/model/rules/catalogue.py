@@ -1,20 +1,20 @@
 """Every rule that acktrail knows, by each of its ids: what it expects of a row, and how bad a breach is.
 
-The rules are data, in ``rules.toml`` beside this module: subjects in the order of the data's way, each with what most
-of its rules have in common. A text ``@name`` stands under ``texts``, because several rules have it::
+The rules are data, in ``rules.toml`` beside this module and of each branch that has some: subjects in the order of the
+data's way, each with its rules. Each rule is complete where it stands::
 
     [[subject]]
     name = "Verdicts"
-    tables = ["reconciliations"]
 
     [[subject.rule]]
     id = "durable_ahead"
     severity = "critical"
+    tables = ["reconciliations"]
     suites = ["reconciliations"]
     expect = "verdict not in durable_ahead"
     ...
 
-What `expect` may say: `Condition`.
+What `expect` may say: `Condition`. The files are read when a rule is used for the first time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib.resources import files
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, Self
 
 from acktrail.branches import package_texts
+from acktrail.errors import ConfigurationError
 from acktrail.package_data import PackageData, check_names
 
 _LISTS: Final = frozenset({"sources", "tables", "suites", "also", "presumes"})
-_SUBJECT: Final = frozenset({"name", "rule"})
 _FORMS: Final = (
     r"(?P<unique>unique) (?P<columns>\w+(?:, \w+)*)",
     r"(?P<batches>batches)",
@@ -106,9 +108,9 @@ class QualityRule:
     reports it. `title`: the rule in a few words. `meaning`: what a breach means. `why`: why it has this severity.
     `advice`: what to do. `sources`: KIP, Kafka class or Kafka issue that it follows from. `since`: the first Kafka
     release (or draft) that it applies to. `tables`: what it reads. `suites`: the suites of the gate that evaluate
-    `expect`; none for a rule that only findings or offline replays report. `where`: what a row must have for the rule
-    to apply to it, for rules that few rows or none need to have. `presumes`: ids of rules of the same suites without
-    which this one says nothing; a row that breaks one of them is not compared.
+    `expect`; none (``[]``) for a rule that only findings or offline replays report. `where`: what a row must have for
+    the rule to apply to it, for rules that few rows or none need to have. `presumes`: ids of rules of the same suites
+    without which this one says nothing; a row that breaks one of them is not compared.
     """
 
     id: str
@@ -119,8 +121,8 @@ class QualityRule:
     advice: str
     sources: tuple[str, ...]
     tables: tuple[str, ...]
+    suites: tuple[str, ...]
     since: str = "Kafka 4.0"
-    suites: tuple[str, ...] = ()
     expect: Condition | None = None
     where: str = ""
     also: tuple[str, ...] = ()
@@ -146,82 +148,81 @@ class QualityRule:
         return f"rules.md#{self.id}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCatalogue:
+    """All rules. `by_subject`: by what they are about, in the order of the data's way; those of branches last.
+
+    `by_id`: the rule of each id in ``findings`` (`rule`), ``quality_results`` (`expectation`) and offline findings; a
+    table that a newer release wrote may have ids that are not here. `audits`: the audit of each rule of a branch that
+    has one (`Branch.audit`), by the rule's id; no reconciliation opens or closes its findings.
+    """
+
+    by_subject: Mapping[str, tuple[QualityRule, ...]]
+    by_id: Mapping[str, QualityRule]
+    audits: Mapping[str, str]
+
+    @property
+    def rules(self) -> tuple[QualityRule, ...]:
+        """Each rule once."""
+        return tuple(dict.fromkeys(self.by_id.values()))
+
+    @property
+    def branch_suites(self) -> frozenset[str]:
+        """The suites of branches: each has a gate of its own, apart from that of runs."""
+        return frozenset(suite for rule in self.audits for suite in self.by_id[rule].suites)
+
+
+@cache
+def rule_catalogue() -> RuleCatalogue:
+    """The rules of acktrail and of every branch that is there. Raises ConfigurationError, with file and line: one of
+    the files is wrong; nothing of it is used."""
+    own = files(__package__).joinpath("rules.toml").read_text(encoding="utf-8")
+    try:
+        trunk = parse_rules(own, "acktrail/model/rules/rules.toml")
+        branches = {
+            branch: parse_rules(text, f"{branch.package}/rules.toml") for branch, text in package_texts("rules.toml")
+        }
+    except ValueError as error:
+        hint = "correct that file, or install acktrail again"
+        raise ConfigurationError(f"the rules of acktrail cannot be read: {error}", hint=hint) from error
+    by_subject = {subject: rules for parsed in (trunk, *branches.values()) for subject, rules in parsed.items()}
+    by_id = {id_: rule for rules in by_subject.values() for rule in rules for id_ in rule.ids}
+    audits = {rule.id: each.audit for each, own in branches.items() if each.audit for rule in chain(*own.values())}
+    return RuleCatalogue(
+        by_subject=MappingProxyType(by_subject), by_id=MappingProxyType(by_id), audits=MappingProxyType(audits)
+    )
+
+
 def parse_rules(text: str, where: str) -> Mapping[str, tuple[QualityRule, ...]]:
     """The rules in `text`, TOML as this module's docstring has it, by subject. `where` names it in errors.
 
     Raises ValueError, with the line of what is wrong: no TOML; a field that is missing, not known, or of another type;
-    an unknown severity or text; an id that two rules have.
+    an unknown severity; an id that two rules have.
     """
     file, taken = PackageData(text, where, "subject.rule"), set[str]()
-    texts: Mapping[str, str] = file.data.get("texts", {})
 
     def make(own: Mapping[str, Any]) -> QualityRule:
-        rule = _rule(own, texts)
+        rule = _rule(own)
         if twice := taken & {*rule.ids}:
             raise ValueError(f"another rule has the id {min(twice)!r}")
         taken.update(rule.ids)
         return rule
 
-    found = {}
-    for subject in file.data["subject"]:
-        shared = {name: value for name, value in subject.items() if name not in _SUBJECT}
-        found[subject["name"]] = tuple(file.made({**shared, **own}, make) for own in subject["rule"])
-    return MappingProxyType(found)
+    return MappingProxyType(
+        {subject["name"]: tuple(file.made(own, make) for own in subject["rule"]) for subject in file.data["subject"]}
+    )
 
 
-def _rule(own: Mapping[str, Any], texts: Mapping[str, str]) -> QualityRule:
+def _rule(own: Mapping[str, Any]) -> QualityRule:
     check_names(own, QualityRule)
-    values = {name: _value(name, value, texts) for name, value in own.items()}
+    values = {name: _value(name, value) for name, value in own.items()}
     if "expect" in own:
         values["expect"] = Condition.parse(values["expect"])
     return QualityRule(**{**values, "severity": QualitySeverity(own["severity"])})
 
 
-def _value(name: str, value: Any, texts: Mapping[str, str]) -> Any:
+def _value(name: str, value: Any) -> Any:
     parts = value if name in _LISTS else [value]
     if not isinstance(parts, list) or not all(isinstance(part, str) and part for part in parts):
         raise ValueError(f"{name!r} is no {'list of texts' if name in _LISTS else 'text'}")
-    if name in _LISTS:
-        return tuple(parts)
-    if value.startswith("@") and value[1:] not in texts:
-        raise ValueError(f"{name!r} is {value}, and there is no such text")
-    return texts[value[1:]] if value.startswith("@") else value
-
-
-_OWN: Final = parse_rules(
-    files(__package__).joinpath("rules.toml").read_text(encoding="utf-8"), "acktrail/model/rules/rules.toml"
-)
-_OF_BRANCHES: Final = {
-    branch: parse_rules(text, f"{branch.package}/rules.toml") for branch, text in package_texts("rules.toml")
-}
-
-RULES_BY_SUBJECT: Final[Mapping[str, tuple[QualityRule, ...]]] = MappingProxyType(
-    {**_OWN, **{subject: rules for own in _OF_BRANCHES.values() for subject, rules in own.items()}}
-)
-"""The rules by what they are about, in the order of the data's way; those of branches last."""
-
-QUALITY_RULES: Final = tuple(rule for rules in RULES_BY_SUBJECT.values() for rule in rules)
-"""All rules."""
-
-BRANCH_RULES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        rule.id: branch.audit
-        for branch, own in _OF_BRANCHES.items()
-        if branch.audit
-        for rules in own.values()
-        for rule in rules
-    }
-)
-"""The audit of each rule of a branch that has one (`Branch.audit`), by its id: no reconciliation opens or closes its
-findings."""
-
-BRANCH_SUITES: Final = frozenset(
-    suite for rules in RULES_BY_SUBJECT.values() for rule in rules if rule.id in BRANCH_RULES for suite in rule.suites
-)
-"""The suites of branches: each has a gate of its own, apart from that of runs."""
-
-RULE_BY_ID: Final[Mapping[str, QualityRule]] = MappingProxyType(
-    {id_: rule for rule in QUALITY_RULES for id_ in rule.ids}
-)
-"""The rule of each id in ``findings`` (`rule`), ``quality_results`` (`expectation`) and offline findings. A table that
-a newer release wrote may have ids that are not here."""
+    return tuple(parts) if name in _LISTS else value

@@ -29,7 +29,7 @@ from acktrail.model.batches import (
     prune_state_batches,
 )
 from acktrail.model.records import RecordAt, Tombstone
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.model.share_partition import GroupId, SharePartition
 from acktrail_copied_logs.dialects import DOCUMENTED_STATES, JsonForm, key_form, state_json
 
@@ -317,7 +317,7 @@ def finding_json(finding: Violation) -> JsonForm:
     of_group: JsonForm = {"group": subject, "topic_id": None, "partition": finding.partition}
     return {
         "rule": finding.rule.value,
-        "severity": RULE_BY_ID[finding.rule].severity.value,
+        "severity": rule_catalogue().by_id[finding.rule].severity.value,
         "changes_state": finding.rule in SKIPPED_BY_RULES,
         **(key_form(subject) if isinstance(subject, SharePartition) else of_group),
         "state_partition": finding.partition,

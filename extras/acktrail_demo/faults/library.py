@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
+from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail.model.share_partition import SharePartition
 from acktrail.package_data import PackageData, check_names
 from acktrail.tables.delta.store import Tables
@@ -121,8 +121,8 @@ def _fault(row: Mapping[str, Any]) -> StateFault:
 
 def _expected(row: Mapping[str, Any]) -> Expected:
     findings, failing = frozenset(row.get("findings", ())), frozenset(row.get("fails", ()))
-    known = {f"{suite}.{rule.id}" for rule in RULE_BY_ID.values() for suite in rule.suites}
-    if unknown := {*(findings - RULE_BY_ID.keys()), *(failing - known)}:
+    known = {f"{suite}.{rule.id}" for rule in rule_catalogue().by_id.values() for suite in rule.suites}
+    if unknown := {*(findings - rule_catalogue().by_id.keys()), *(failing - known)}:
         raise ValueError(f"there is no rule {min(unknown)!r}")
     return Expected(
         findings=findings,
@@ -240,5 +240,5 @@ def _ends(found: FoundFaults, statuses: Mapping[str, frozenset[str]], stopped: s
 
 def _name_list(signs: frozenset[Sign]) -> str:
     """The rules, each once (a finding and expectations of two suites can be of one rule), and statuses."""
-    rules = {RULE_BY_ID[name.rpartition(".")[2]].id for kind, name, _, _ in signs if kind != "status"}
+    rules = {rule_catalogue().by_id[name.rpartition(".")[2]].id for kind, name, _, _ in signs if kind != "status"}
     return ", ".join((*sorted(rules), *(f"status {name}" for kind, name, _, _ in sorted(signs) if kind == "status")))

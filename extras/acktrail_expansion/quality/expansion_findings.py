@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 
 from acktrail.model.queue_status import Urgency
-from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.open_runs import write_branch_findings
@@ -84,7 +84,7 @@ def expansion_changes(known: Known, tables: Tables, run_id: str) -> tuple[Notifi
     """The messages that `known` lacks: findings first, the worst first, then expansions, the newest first."""
     found = open_findings(tables)
     expansions = sorted(tables.rows("partition_expansions"), key=lambda row: row["first_seen_new_at"], reverse=True)
-    messages = [_message(each) for each in found if BRANCH_RULES.get(each.rule) == EXPANSION.audit]
+    messages = [_message(each) for each in found if rule_catalogue().audits.get(each.rule) == EXPANSION.audit]
     messages += [
         Notification(
             kind="expansion",
@@ -110,7 +110,7 @@ def _message(found: FindingRow) -> Notification:
         state="open",
         urgency=Urgency.LOOK if found.severity == "warning" else Urgency.ACT,
         title=f"{found.severity.capitalize()} finding: {found.rule} in {topic}{group}",
-        text=f"{printable(found.detail)} {RULE_BY_ID[found.rule].advice}",
+        text=f"{printable(found.detail)} {rule_catalogue().by_id[found.rule].advice}",
         page="finding",
         query=(("rule", found.rule), ("subject", found.subject)),
     )

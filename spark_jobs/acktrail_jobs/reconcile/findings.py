@@ -24,7 +24,7 @@ from acktrail.format.wire.dead_letter_headers import TOPIC_OF_GROUP, TOPIC_PREFI
 from acktrail.history.observed_run import Coverage, Observation
 from acktrail.model.queue_status import MAYBE_NO_RECORDS
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
+from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail.replay.derived_columns import STATE_RULES
 from acktrail.tables.delta.store import Tables
 
@@ -186,7 +186,7 @@ def _common_columns(rule: str, observation: Observation) -> dict[str, Any]:
         "cluster_id": observation.cluster_id,
         "run_id": observation.run_id,
         "rule": rule,
-        "severity": RULE_BY_ID[rule].severity.value,
+        "severity": rule_catalogue().by_id[rule].severity.value,
         "first_seen_at": observation.observed_at,
         "last_seen_at": observation.observed_at,
         "times_seen": 1,

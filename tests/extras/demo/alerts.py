@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
+from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail_demo.faults.library import StateFault
 
 _OF_RULES: Final = MappingProxyType(
@@ -35,4 +35,4 @@ def alerts_of(fault: StateFault) -> frozenset[str]:
 
 
 def _is_critical(rule: str) -> bool:
-    return RULE_BY_ID[rule].severity is QualitySeverity.CRITICAL
+    return rule_catalogue().by_id[rule].severity is QualitySeverity.CRITICAL

@@ -18,7 +18,7 @@ from change.scenes import attempt
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.commit_order import number_at
 from acktrail.tables.delta.store import Tables
 
@@ -38,7 +38,7 @@ HOSTILE = (
 CHECKS = tuple(
     (suite, rule)
     for suite in ("export_ranges", "reconciliations", "share_partition_states", "state_partitions", "state_records")
-    for rule in QUALITY_RULES
+    for rule in rule_catalogue().rules
     if suite in rule.suites
 )
 """What the gate of a reconciliation evaluates: suite and rule."""
@@ -270,7 +270,7 @@ def _findings(
         seen = {"first_seen_at": times[0], "last_seen_at": times[-1], "times_seen": number + 1}
         rows.append({
             **queue.place, **seen, "run_id": runs[-1] if number % 4 else runs[0], "rule": rule, "detail": detail,
-            "severity": RULE_BY_ID[rule].severity.value, "subject": subject,
+            "severity": rule_catalogue().by_id[rule].severity.value, "subject": subject,
             "evidence_state_partition": 17, "evidence_offset": 90_210 + number,
         })  # fmt: skip
     return rows

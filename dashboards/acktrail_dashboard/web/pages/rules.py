@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
+from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view import check_rows, finding_rows
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -61,14 +61,14 @@ def _check(visit: Visit) -> dict[str, Any]:
 
 
 def _rules(visit: Visit) -> dict[str, Any]:
-    return {"subjects": RULES_BY_SUBJECT, "count": len(QUALITY_RULES), "open": _open_by_rule(visit)}
+    return {"subjects": rule_catalogue().by_subject, "count": len(rule_catalogue().rules), "open": _open_by_rule(visit)}
 
 
 def _rule(visit: Visit) -> dict[str, Any]:
     (rule_id,) = visit.needed("id")
-    if rule_id not in RULE_BY_ID:
+    if rule_id not in rule_catalogue().by_id:
         raise UnknownName("rule", rule_id)
-    rule = RULE_BY_ID[rule_id]
+    rule = rule_catalogue().by_id[rule_id]
     opened, results = _open_by_rule(visit), _results_of(visit, _checked_runs(visit, 1), columns=None)
     own = results.filter(pc.is_in(results["expectation"], value_set=pa.array(rule.ids)))
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -99,24 +100,8 @@ def test_names_that_are_refused(rest: Any) -> None:
 def test_errors_have_connects_shape(rest: Any) -> None:
     """Codes and texts of what is not there, not allowed, not JSON, taken or contradictory."""
     assert rest("PUT", "/connectors/a/config", CONFIG).code == 201
-    told = {
-        ("GET", "/nothing", None): (404, "HTTP 404 Not Found"),
-        ("POST", "/connectors/a", None): (405, "HTTP 405 Method Not Allowed"),
-        ("POST", "/connectors", '{"name": "a", "config": {}}'): (409, "Connector a already exists"),
-        ("GET", "/connectors/b", None): (404, "Connector b not found"),
-        ("GET", "/connectors/a/tasks/7/status", None): (404, "Task a-7 not found"),
-        ("POST", "/connectors/a/tasks/7/restart", None): (404, "Task a-7 not found"),
-        ("PATCH", "/connectors/a/offsets", '{"offsets": []}'): (
-            400,
-            "Partitions / offsets need to be provided for an alter offsets request",
-        ),
-        ("PUT", "/connectors/a/config", '{"name": "b"}'): (
-            400,
-            "Connector name configuration (b) doesn't match connector name in the URL (a)",
-        ),
-        ("GET", "/connector-plugins/None/config", None): (404, "Unknown plugin None."),
-    }
-    for (method, path, body), (code, message) in told.items():
+    told = json.loads(Path(__file__).with_name("refusals.json").read_text("utf-8"))
+    for method, path, body, code, message in told:
         answer = rest(method, path, None if body is None else body.encode())
         assert (answer.code, answer.body) == (code, {"error_code": code, "message": message}), path
     for body in (b"{", b"[]", b'{"config": {}}', b'{"name": "x", "config": {"a": [1]}}', b"\xff", b""):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from jobs.world import batch
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, Tombstone
+from acktrail.model.rules.catalogue import parse_rules
 from acktrail.model.share_partition import GroupId
 from acktrail_copied_logs.copied_files import dialect_named
 from acktrail_copied_logs.dialects import Policy
@@ -77,6 +79,8 @@ IMPOSSIBLE: dict[str, tuple[str, Log, dict[int, str]]] = {
     "a state that is never at rest": ("ii", [control(1), changed(1, ARCHIVING, back=0)], {1: "state_is_durable"}),
     "an index begins again at a checkpoint": ("iii", [*epoch(0, 0, 1), *epoch(1, 0)], {4: "delta_index_not_reset"}),
     "an index is left out": ("iii", epoch(0, 0, 2), {2: "delta_index_step"}),
+    "an index comes twice": ("iii", epoch(0, 0, 1, 1), {3: "delta_index_not_reused delta_index_step"}),
+    "a delta is removed first": ("iii", [*epoch(0, 0), DELTA_GONE], {2: "deletion_order"}),
     "a checkpoint without a start": ("iii", [replace(checkpoint(0), start_offset=None)], {0: "checkpoint_has_start"}),
     "the range of the index shrinks": ("iii", SHRUNK, {5: "delta_index_not_reset", 8: "delta_index_step"}),
     "compacted: an index of the newest epoch is missing": (
@@ -127,3 +131,12 @@ def test_a_log_that_no_broker_wrote_is_found(case: str) -> None:
 def test_a_log_that_a_broker_or_cleaner_left_is_not_blamed(case: str) -> None:
     """R000-20, R000-58: what looks alike and is legal is no finding."""
     assert found(*POSSIBLE[case]) == {}
+
+
+def test_every_rule_of_the_drafts_has_a_log_that_breaks_it() -> None:
+    """A new rule needs one, too; what a cleaner removed shows only beside the whole log (test_vectors.py)."""
+    catalogue = parse_rules(files("acktrail_copied_logs").joinpath("rules.toml").read_text("utf-8"), "rules.toml")
+    broken = {rule for *_, rules in IMPOSSIBLE.values() for names in rules.values() for rule in names.split()}
+
+    unbroken = {rule.id for rules in catalogue.values() for rule in rules} - broken
+    assert unbroken == {"no_missing_at_or_above_checkpoint"}

@@ -15,7 +15,7 @@ from confluent_kafka import AcknowledgeType
 from drivers.sent_messages import FACTORY, FILE, messages
 
 from acktrail.config import TablesConfig
-from acktrail.model.rules.catalogue import RULE_BY_ID, QualitySeverity
+from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
 from acktrail_demo.faults.library import FAULTS, faults_on, find_faults
@@ -183,7 +183,7 @@ def _automatic(extra: dict[str, Any], folder: Path) -> Any:
 def stops(fault: Any) -> frozenset[str]:
     """The critical expectations that a fault breaks."""
     names = {name.split(".", 1)[1] for name in fault.expected.failing}
-    return frozenset(name for name in names if RULE_BY_ID[name].severity is QualitySeverity.CRITICAL)
+    return frozenset(name for name in names if rule_catalogue().by_id[name].severity is QualitySeverity.CRITICAL)
 
 
 def test_the_gate_stops_on_critical_faults_alone(
@@ -217,7 +217,7 @@ def test_the_gate_stops_on_critical_faults_alone(
     assert data["totals"]["expectations_stopping"] == len(stopping)
     for failure in stopping:
         assert failure["where"]
-        assert failure["advice"] == RULE_BY_ID[failure["rule"]].advice
+        assert failure["advice"] == rule_catalogue().by_id[failure["rule"]].advice
     (gate,) = [each for each in messages(tmp_path / "messages") if each["kind"] == "gate"]
     assert min(failure["rule"] for failure in stopping) in gate["title"]
 

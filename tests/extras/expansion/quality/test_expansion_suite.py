@@ -19,7 +19,7 @@ from view.alert_cases import case, needs_promtool, promtool
 from acktrail.branches import loaded
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
-from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID, QualitySeverity
+from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.view.finding_rows import open_findings
 from acktrail.view.run_messages import Notification, send_changes
@@ -70,7 +70,7 @@ def checked(tables: Tables, rows: Rows) -> ValidationSummary:
     write_rows(tables, rows)
     summary = check_expansions(tables, RUN)
     assert [result.error for result in summary.results if result.error] == []
-    assert {result.expectation for result in summary.results} == BRANCH_RULES.keys()
+    assert {result.expectation for result in summary.results} == rule_catalogue().audits.keys()
     return summary
 
 
@@ -84,7 +84,7 @@ def test_tables_in_order_break_no_rule(tables: Tables, tmp_path: Path) -> None:
     """What has nothing to compare is not evaluated, with a reason: before the first audit, all. Results have totals,
     and the suite is exported with those of runs."""
     nothing = checked(tables, {})
-    assert len(nothing.not_evaluated) == len(BRANCH_RULES) <= 8
+    assert len(nothing.not_evaluated) == len(rule_catalogue().audits) <= 8
     rows = grown(CALM)
     rows["partition_expansions"][0].update(LATE, first_seen_new_at=datetime.now(UTC) - timedelta(minutes=20))
     summary = checked(tables, rows)
@@ -93,7 +93,7 @@ def test_tables_in_order_break_no_rule(tables: Tables, tmp_path: Path) -> None:
     assert all(result.reason for result in (*nothing.not_evaluated, *summary.not_evaluated))
     assert Counter(row["state"] for row in tables.rows("quality_results")) == {
         "holds": 12,
-        "not_evaluated": len(BRANCH_RULES) + 2,
+        "not_evaluated": len(rule_catalogue().audits) + 2,
     }
     assert SUITE in {file.stem for file in export_suites(tmp_path)}
 
@@ -107,14 +107,14 @@ def test_a_damage_breaks_its_rules_alone(tables: Tables, damage: tuple[set[str],
     summary = checked(tables, rows)
     assert {result.expectation for result in summary.failed} == rules
     assert found(tables) == rules & FOUND
-    is_critical = any(RULE_BY_ID[rule].severity is QualitySeverity.CRITICAL for rule in rules)
+    is_critical = any(rule_catalogue().by_id[rule].severity is QualitySeverity.CRITICAL for rule in rules)
     with pytest.raises(QualityGateFailed, match=min(rules)) if is_critical else nullcontext():
         pass_expansion_gate(summary)
 
 
 def test_every_rule_is_broken_and_what_is_not_known_is_not_evaluated(tables: Tables) -> None:
     """Null is neither right nor wrong, and what is not proven is not kept order."""
-    assert set().union(*(rules for rules, *_ in DAMAGES)) == BRANCH_RULES.keys()
+    assert set().union(*(rules for rules, *_ in DAMAGES)) == rule_catalogue().audits.keys()
     rows = grown({"billing-workers": "not_proven", "audit": "not_proven"}, skipped_records=None)
     for row in rows["expansion_fences"]:
         row.update(fence_low=None, late_records=None)

@@ -26,9 +26,10 @@ ENTRY_POINT: Final = "acktrail.branches"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """What one branch adds. `package` may have ``tables.md`` (tables, as docs/tables.md has the trunk's) and
-    ``rules.toml`` (rules and their suites, as ``acktrail.model.rules`` has them). `looks`: its tables of observations,
-    append-only, with `observed_at`. The others are ``module:attribute``; empty: the branch adds no such thing."""
+    """What one branch adds. `package` may have ``tables.toml`` (tables, as ``acktrail.format.columns.schemas`` has the
+    trunk's) and ``rules.toml`` (rules and their suites, as ``acktrail.model.rules`` has them). `looks`: its tables of
+    observations, append-only, with `observed_at`. The others are ``module:attribute``; empty: the branch adds no such
+    thing."""
 
     package: str
     looks: frozenset[str] = frozenset()

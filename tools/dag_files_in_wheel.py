@@ -1,5 +1,5 @@
 """Puts the DAG files beside the package that they share, so that a wheel brings a whole DAG folder, the runbooks beside
-the dashboard, which shows them, and the page of tables beside the module that reads their columns from it."""
+the dashboard, which shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_PAGES: Final = {"docs/runbooks.md": "acktrail_dashboard", "docs/tables.md": "acktrail/format/columns/schemas"}
+_PAGES: Final = {"docs/runbooks.md": "acktrail_dashboard"}
 
 
 class DagFilesInWheel(BuildHookInterface):  # type: ignore[type-arg]

@@ -51,10 +51,8 @@ def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
 
 def test_the_wheel_brings_templates_and_pages(unpacked: Path) -> None:
     """Style sheet and templates are beside the module that renders them; pages that it reads are the checkout's."""
-    pages = {
-        "docs/tables.md": "acktrail/format/columns/schemas/tables.md",
-        "docs/runbooks.md": "acktrail_dashboard/runbooks.md",
-    }
+    schemas = "acktrail/format/columns/schemas/tables.toml"
+    pages = {schemas: schemas, "docs/runbooks.md": "acktrail_dashboard/runbooks.md"}
     names = ("templates/report.html", "templates/macros.html", "static/report.css", "static/dashboard.css")
     pages |= {f"dashboards/acktrail_dashboard/{name}": f"acktrail_dashboard/{name}" for name in names}
 

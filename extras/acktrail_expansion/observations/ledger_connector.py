@@ -206,7 +206,7 @@ def _log_rows(client: BrokerClient, listed: Iterable[ListedTopic]) -> dict[Topic
 
 def topic_rows(topic: ListedTopic, again: Sequence[object], logs: Mapping[TopicPartition, _Row]) -> Iterator[_Row]:
     """The rows of one topic with those of its `logs`. `again`: what each broker lists in the end, None: nothing, or it
-    did not answer; tables.md says what consistency means."""
+    did not answer; tables.toml says what consistency means."""
     common: _Row = {"topic": topic.name, "topic_id": topic.topic_id}
     if topic.error_code:
         yield {**common, **_error(topic.error_code)}

@@ -1,4 +1,6 @@
-"""Every table's columns as Arrow schemas, out of the document that describes them: docs/tables.md.
+"""Every table's columns as Arrow schemas, out of ``tables.toml`` beside this module and of branches that have tables.
+
+The file has columns in their order, with type, unit and meaning; tools/write_tables.py makes docs/tables.md from it.
 
 Offsets are Kafka offsets, both ends of a range inclusive unless the name says ``end`` (one past the last). Columns
 that end in ``_ms`` are ms since the epoch as the broker wrote them; columns that end in ``_at`` are UTC instants of
@@ -7,16 +9,16 @@ acktrail's own clock. Null means not known (never -1).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
 
 from acktrail.branches import package_texts
+from acktrail.errors import ConfigurationError
 
 STRING: Final = pa.string()
 BINARY: Final = pa.binary()
@@ -27,11 +29,9 @@ INT32: Final = pa.int32()
 INT64: Final = pa.int64()
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 """A UTC instant of acktrail's own clock."""
-_FILE: Final = "tables.md"
+_FILE: Final = "tables.toml"
 _KINDS: Final = {str(kind): kind for kind in (STRING, BINARY, BOOL, INT8, INT16, INT32, INT64)} | {"instant": INSTANT}
-_STRUCT: Final = r"\{(?:[^{}]|\{[^{}]*\})*\}"
-_GROUP: Final = re.compile(rf"((?:`\w+`(?:, )?)+): ((?:[\w ]|{_STRUCT})+)(?:; |$)")
-"""Names of consecutive columns, and their type."""
+_OF_A_COLUMN: Final = frozenset({"name", "type", "meaning"})
 RAW_RECORDS: Final = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
@@ -63,57 +63,61 @@ def with_dictionaries(columns: pa.Schema, names: Collection[str] | None = None) 
     return pa.schema([own.with_type(texts) if own.name in chosen else own for own in columns])
 
 
-def parse_tables(text: str) -> Mapping[str, pa.Schema]:
-    """The schemas in a page with a section for each table, by table; all columns are nullable. A row of a section's
-    table names columns and types, then says what they mean. Raises ValueError (such a cell cannot be read).
+def parse_tables(text: str, where: str) -> Mapping[str, pa.Schema]:
+    """The schemas in a TOML file of tables, by table; all columns are nullable. `where` names the file in errors.
 
-    >>> page = "## topics\\n| `topic_id`, `topic`: string; `sizes`: list of {`partition`: int32} | of Kafka |"
-    >>> print(parse_tables(page)["topics"].to_string())
-    topic_id: string
-    topic: string
+    A column has a `name`, a `type`, a `meaning` and, where it has one, a `unit`. A type is one of Arrow's, ``instant``,
+    one of the file's own structs, or ``list of`` or ``map of string to`` such a type.
+
+    Raises ConfigurationError: it is no TOML, or a column of the named table lacks something or has an unknown type.
+
+    >>> text = '''
+    ... [structs.size]
+    ... fields = [{ name = "partition", type = "int32", meaning = "which" }]
+    ... [tables.topics]
+    ... columns = [{ name = "sizes", type = "list of size", meaning = "of its partitions" }]
+    ... '''
+    >>> print(parse_tables(text, "tables.toml")["topics"].to_string())
     sizes: list<item: struct<partition: int32>>
       child 0, item: struct<partition: int32>
           child 0, partition: int32
     """
-    sections = (section.split("\n", 1) for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:])
-    cells = {name: re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name, section in sections}
-    return MappingProxyType(
-        {name: pa.schema([f for cell in own for f in _fields(cell)]) for name, own in cells.items()}
-    )
+    try:
+        page, kinds = tomllib.loads(text), dict(_KINDS)
+        for name, own in page.get("structs", {}).items():
+            kinds[name] = pa.struct(_fields(own["fields"], kinds, f"struct {name}"))
+        tables = {
+            name: pa.schema(_fields(own["columns"], kinds, f"table {name}")) for name, own in page["tables"].items()
+        }
+    except (ValueError, KeyError) as error:
+        raise ConfigurationError(f"{where}: {error}", hint="correct that file, or install acktrail again") from error
+    return MappingProxyType(tables)
 
 
-def _fields(text: str) -> list[pa.Field]:
-    if _GROUP.sub("", text):
-        raise ValueError(f"{_FILE}: not columns and their types: {text}")
-    return [pa.field(name, _kind(kind)) for names, kind in _GROUP.findall(text) for name in re.findall(r"\w+", names)]
+def _fields(columns: Sequence[Mapping[str, str]], kinds: Mapping[str, pa.DataType], where: str) -> list[pa.Field]:
+    fields = []
+    for column in columns:
+        place = f"{where}, column {column.get('name')}"
+        if column.keys() - {"unit"} != _OF_A_COLUMN:
+            raise ValueError(f"{place}: not name, type and meaning, but {', '.join(column)}")
+        fields.append(pa.field(column["name"], _kind(column["type"], kinds, place)))
+    return fields
 
 
-def _kind(text: str) -> pa.DataType:
+def _kind(text: str, kinds: Mapping[str, pa.DataType], place: str) -> pa.DataType:
     if text.startswith("list of "):
-        return pa.list_(_kind(text.removeprefix("list of ")))
+        return pa.list_(_kind(text.removeprefix("list of "), kinds, place))
     if text.startswith("map of string to "):
-        return pa.map_(STRING, _kind(text.removeprefix("map of string to ")))
-    if text.startswith("{"):
-        return pa.struct(_fields(text[1:-1]))
-    if text not in _KINDS:
-        raise ValueError(f"{_FILE}: no type {text!r}")
-    return _KINDS[text]
+        return pa.map_(STRING, _kind(text.removeprefix("map of string to "), kinds, place))
+    if text not in kinds:
+        raise ValueError(f"{place}: no type {text!r}")
+    return kinds[text]
 
 
-def _document() -> str:
-    """As an installed wheel carries it, or of a checkout."""
-    carried = files(__package__).joinpath(_FILE)
-    if carried.is_file():
-        return carried.read_text(encoding="utf-8")
-    return Path(__file__).parents[4].joinpath("docs", _FILE).read_text(encoding="utf-8")
-
-
+_OWN: Final = ("acktrail/format/columns/schemas", files(__package__).joinpath(_FILE).read_text("utf-8"))
+_TEXTS: Final = (_OWN, *((branch.package, text) for branch, text in package_texts(_FILE)))
 TABLES: Final = MappingProxyType(
-    {
-        name: schema
-        for text in (_document(), *(text for _, text in package_texts(_FILE)))
-        for name, schema in parse_tables(text).items()
-    }
+    {name: columns for folder, text in _TEXTS for name, columns in parse_tables(text, f"{folder}/{_FILE}").items()}
 )
 """Every table by its name, those of branches, too."""
 

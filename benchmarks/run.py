@@ -19,6 +19,7 @@ import fate
 import history_changes
 import maintenance
 import pages
+import readers
 import reconcile
 import replay
 import reset_plan
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "decode": decode.compare,
     "replay": replay.compare,
     "export": export.compare,
+    "readers": readers.compare,
     "steady": steady.compare,
     "soak": soak.compare,
     "history": history_changes.compare,

@@ -55,13 +55,13 @@ def compare(
 
 
 def _measured(servers: str, rate: int, times: tuple[int, int], partitions: int, seconds: float) -> Row:
-    with tempfile.TemporaryDirectory() as folder, _written(servers, rate, partitions):
+    with tempfile.TemporaryDirectory() as folder, written(servers, rate, partitions):
         command = [sys.executable, __file__, servers, folder, *map(str, times)]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
             time.sleep(min(_WARM_UP_S, seconds))  # what was there before is read first
-            began_at, before = time.time(), _cpu_s(process.pid)
+            began_at, before = time.time(), cpu_s(process.pid)
             time.sleep(seconds)
-            used = _cpu_s(process.pid) - before
+            used = cpu_s(process.pid) - before
             assert process.stdin is not None
             process.stdin.close()
         ages, commits = _ages_s(Path(folder), began_at)
@@ -75,14 +75,14 @@ def _measured(servers: str, rate: int, times: tuple[int, int], partitions: int, 
     )
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """User and system time of a process until now."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def _written(servers: str, rate: int, partitions: int) -> Iterator[None]:
+def written(servers: str, rate: int, partitions: int) -> Iterator[None]:
     """Within the block the topic gets `rate` records a second."""
     stop = threading.Event()
     thread = threading.Thread(target=_write, args=(servers, rate, partitions, stop))

@@ -28,6 +28,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "decode": {"records": 2_000, "count": 1, "warm_up": 0, "streamed": 2_000},
     "replay": {"records": 2_000, "share_partitions": 20, "count": 1, "warm_up": 0},
     "export": {"count": 2_000, "rounds": 1},
+    "readers": {"count": 2_000, "rounds": 1, "rates": (20,), "partitions": 2, "seconds": 3.0},
     "steady": {"loads": ((20, (100, 500)),), "partitions": 2, "seconds": 3.0},
     "soak": {"commits": 24, "records": 60},
     "history": {"records": 2_000, "share_partitions": (20,), "by_the_model": 200},
@@ -52,6 +53,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
 LONG: Final = (
     "replay",
     "export",
+    "readers",
     "describe",
     "reset",
     "pages",

@@ -11,12 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.record_columns import RECORD_COLUMNS
-from acktrail.format.columns.schemas.table_schemas import (
-    REPLAY_MEMORY,
-    SHARE_PARTITION_STATES,
-    STATE_RECORDS,
-    saved_columns,
-)
+from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES, STATE_RECORDS, TABLES, saved_columns
 from acktrail.format.columns.share_partition_keys import state_partitions_of
 from acktrail.history.no_record_offsets import offsets_outside
 from acktrail.history.observed_run import Coverage, Observation
@@ -26,7 +21,7 @@ from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns
 from acktrail.replay.newest_offsets import NewestOffsets, offset_counts
 from acktrail.tables.records.record_files import extremes, record_tables, records_between, rows_between
 
-SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)
+SAVED_COLUMNS: Final = saved_columns(TABLES["replay_memory"])
 """What the records of a share partition leave of it."""
 Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
 """Reads columns of ``state_records``, piece by piece and in any order: where an expression holds, maybe others too."""

@@ -1,4 +1,8 @@
-"""The gate: the rules of a run are evaluated once, the results recorded, and a critical failure stops the run."""
+"""The gate: the rules of a run are evaluated once, the results recorded, and a critical failure stops the run.
+
+The task `reconcile` evaluates and records (`validate_run`); the task `validate` reads that (`recorded_run`) and decides
+(`pass_gate`).
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,12 @@ MOST_RULES: Final = 5
 _log: Final = logging.getLogger("acktrail.quality")
 
 
+def recorded_run(store: Tables, run_id: str) -> ValidationSummary | None:
+    """The recorded results of a run, of as many rows as the tables have of it now; None: it is to be validated."""
+    known = recorded(store, run_id)
+    return known if known is not None and known.run_rows == json.dumps(count_rows(store, run_id)) else None
+
+
 def validate_run(
     store: Tables,
     run_id: str,
@@ -48,10 +58,9 @@ def validate_run(
     Raises:
         InputError: the run was not reconciled: most rules would have nothing to compare.
     """
-    known, basis = recorded(store, run_id), json.dumps(count_rows(store, run_id))
-    is_known = known is not None and known.run_rows == basis
-    if known is not None and is_known and not every_record:
-        return known
+    present = recorded_run(store, run_id)
+    if present is not None and not every_record:
+        return present
     from acktrail_expectations.evaluation import run_results, with_earlier_results  # loads Great Expectations
     from acktrail_expectations.run_data import SEQUENCE, RunData
 
@@ -59,10 +68,11 @@ def validate_run(
     require_reconciled(store, run_id, rows)
     data = RunData.read(store, run_id, rows, every_record=every_record)
     results = run_results(data, spark, datetime.now(UTC) if now is None else now)
-    if known is not None and not every_record:
-        results = with_earlier_results(results, known, data)
+    if not every_record and (earlier := recorded(store, run_id)) is not None:
+        results = with_earlier_results(results, earlier, data)
+    basis = json.dumps({name: own.num_rows for name, own in rows.items()})
     summary = ValidationSummary(cluster_id=cluster_of_run(rows), run_id=run_id, results=results, run_rows=basis)
-    if is_known:
+    if present is not None:
         return replace(summary, recorded=False)
     return record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from acktrail.config import KafkaConfig
 from acktrail.errors import InputError, UnsupportedRecord
 from acktrail.format.columns.decoding.batch_columns import columns_with_headers, partition_runs
-from acktrail.format.columns.schemas.table_schemas import DEAD_LETTER_RECORDS, GROUP_RECORDS
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.format.wire.dead_letter_headers import DeadLetterStatus, read_dead_letter
 from acktrail.format.wire.group_record import OTHER_TYPES, ShareGroupRecord, decode
 from acktrail.format.wire.primitives import INT16
@@ -150,7 +150,9 @@ class _DeadLetterTopic(TopicTask):
     def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
         origin = {"cluster_id": topic.cluster_id, "run_id": run_id}
         origin |= {"dlq_topic": topic.name, "dlq_topic_id": topic.topic_id}
-        rows = pa.Table.from_pylist([{**origin, **row} for row in _letter_rows(records)], schema=DEAD_LETTER_RECORDS)
+        rows = pa.Table.from_pylist(
+            [{**origin, **row} for row in _letter_rows(records)], schema=TABLES["dead_letter_records"]
+        )
         self.counts.update(rows["decode_status"].to_pylist())
         return rows
 
@@ -298,7 +300,7 @@ class MetadataTask(TopicTask):
         rows = [{"cluster_id": topic.cluster_id, "run_id": run_id, **row} for row in _group_rows(own)]
         decoded = sum(row["decode_status"] == DecodeStatus.DECODED for row in rows)
         self.counts.update(decoded=decoded, quarantined=len(rows) - decoded, other=records.num_rows - len(rows))
-        return pa.Table.from_pylist(rows, schema=GROUP_RECORDS)
+        return pa.Table.from_pylist(rows, schema=TABLES["group_records"])
 
     def gauges(self) -> Sequence[Gauge]:
         return record_gauges("acktrail_group_records", self._name, self.counts, self.passed_offsets)

@@ -135,8 +135,6 @@ RECONCILIATIONS: Final = TABLES["reconciliations"]
 FINDINGS: Final = TABLES["findings"]
 QUALITY_RESULTS: Final = TABLES["quality_results"]
 QUEUE_STATUSES: Final = TABLES["queue_statuses"]
-GROUP_RECORDS: Final = TABLES["group_records"]
-DEAD_LETTER_RECORDS: Final = TABLES["dead_letter_records"]
 
 BATCHES: Final = STATE_RECORDS.field("batches").type
 """State batches in the order the record has them; `delivery_state` numbers are Kafka's."""

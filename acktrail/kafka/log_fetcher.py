@@ -61,8 +61,8 @@ class FetchEvent(StrEnum):
 
 @dataclass(slots=True)
 class Fetched:
-    """What a round of requests brought: batches (a partition's in one run), the offset reached and the newest leader
-    epoch by partition, and events by partition."""
+    """What a round of requests brought: batches (a partition's in one run), the offset reached (at most the end), the
+    newest leader epoch, and events, by partition."""
 
     batches: list[DataBatch] = field(default_factory=list)
     reached: dict[int, int] = field(default_factory=dict)
@@ -76,11 +76,13 @@ class Fetched:
 
 @dataclass(slots=True, kw_only=True)
 class _Place:
-    """Where a partition is read: the next offset, the epoch of the last batch (-1: not known), and whether more was
-    there when it was asked last. `back`: how many offsets earlier the next request begins, to compare the batch there
-    with the `last` one (first and last offset, checksum; None: not known)."""
+    """Where a partition is read: the next offset, the end (exclusive; None: there is none), the epoch of the last batch
+    (-1: not known), and whether more was there when it was asked last. `back`: how many offsets earlier the next
+    request begins, to compare the batch there with the `last` one (first and last offset, checksum; None: not known).
+    """
 
     offset: int
+    end: int | None
     last_epoch: int = -1
     is_behind: bool = True
     back: int = 0
@@ -108,12 +110,13 @@ class LogFetcher:
     which epoch the last fetched batch had, so that a broker whose log was truncated reports it (KIP-595: a diverging
     epoch). One thread.
 
-    Nothing is jumped over: a partition whose offset is not there stops with an event until it is assigned again. A
-    broker that does not answer is asked again, without end: who calls decides when that is an outage. `linger_s`: how
-    long a broker that has nothing but a few records waits for more. Without `is_committed` records of open and aborted
-    transactions are among the others, as a share group gets them by default. `most_bytes`: of a partition in one
-    response. `is_compared`: after each new connection the batch before the next offset is compared with the one that
-    was read, since a restored cluster repeats its epochs: another one is a truncated log.
+    Nothing is jumped over: a partition whose offset is not there stops with an event until it is assigned again. One
+    that was read up to its end stops, too. A broker that does not answer is asked again, without end: who calls decides
+    when that is an outage. `linger_s`: how long a broker that has nothing but a few records waits for more. Without
+    `is_committed` records of open and aborted transactions are among the others, as a share group gets them by default.
+    `most_bytes`: of a partition in one response. `is_compared`: after each new connection the batch before the next
+    offset is compared with the one that was read, since a restored cluster repeats its epochs: another one is a
+    truncated log.
 
     Raises NotAuthorized, ConfigurationError (the login is refused), RetryableError (a damaged batch).
     """
@@ -140,13 +143,9 @@ class LogFetcher:
         self.pause_s = 0.0
         """How long to wait before the next round: after a failure, or where records may linger longer."""
 
-    def assign(self, partition: int, offset: int) -> None:
-        """Read `partition` from `offset` on."""
-        self._places[partition] = _Place(offset=offset, back=int(self._is_compared and offset > 0))
-
-    def unassign(self, partition: int) -> None:
-        """Read `partition` no more."""
-        self._places.pop(partition, None)
+    def assign(self, partition: int, offset: int, end: int | None = None) -> None:
+        """Read `partition` from `offset` on, up to before `end`; None: without end."""
+        self._places[partition] = _Place(offset=offset, end=end, back=int(self._is_compared and offset > 0))
 
     def fetch(self) -> Fetched:
         """Ask every leader once, all at the same time; waits up to `linger_s`, or half a second."""
@@ -259,6 +258,9 @@ class LogFetcher:
             place.is_behind = bool(data)
             return
         place.offset = done.reached[number] = batches[-1].header.last_offset + 1
+        if place.end is not None and place.offset >= place.end:
+            done.reached[number] = place.end
+            del self._places[number]
         place.last_epoch = max(batch.header.leader_epoch for batch in batches)
         place.last = _identity(batches[-1])
         place.is_behind = place.offset < row.last_stable_offset
@@ -288,7 +290,7 @@ class LogFetcher:
 
     def _stop(self, number: int, event: FetchEvent, done: Fetched) -> None:
         done.events[number] = event
-        self.unassign(number)
+        del self._places[number]
 
 
 def _identity(batch: PackedBatch) -> tuple[int, int, int]:

@@ -84,18 +84,17 @@ class LogReader:
         self._at = {number: first for number, (first, end) in ranges.items() if first < end}
         self._moved_at = time.monotonic()
         for number, offset in self._at.items():
-            self._fetcher.assign(number, offset)
+            self._fetcher.assign(number, offset, ranges[number][1])
         while self._at:
             fetched = self._fetcher.fetch()
             for number, group in groupby(fetched.batches, attrgetter("partition")):
-                if number in self._at:
-                    batches = [*group]
-                    self._count += sum(batch.header.record_count for batch in batches)
-                    yield LogPart(number, self._at[number], ranges[number][1], batches, self._count > _FEW_RECORDS)
+                batches = [*group]
+                self._count += sum(batch.header.record_count for batch in batches)
+                yield LogPart(number, self._at[number], ranges[number][1], batches, self._count > _FEW_RECORDS)
             for number, reached in fetched.reached.items():
-                self._reach(number, reached, ranges)
+                self._reach(number, reached, ranges[number][1])
             for number, event in fetched.events.items():
-                yield from self._find_again(number, event, ranges)
+                yield from self._find_again(number, event, ranges[number][1])
             self._wait()
 
     def records(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[RawRecord]:
@@ -104,31 +103,21 @@ class LogReader:
             if not isinstance(part, PrunedOffsets):
                 yield from part.records()
 
-    def _reach(self, number: int, offset: int, ranges: Mapping[int, tuple[int, int]]) -> None:
-        if offset <= self._at.get(number, offset):
-            return
+    def _reach(self, number: int, offset: int, end: int) -> None:
         self._at[number], self._moved_at = offset, time.monotonic()
-        if offset >= ranges[number][1]:
-            self._at.pop(number, None)
-            self._fetcher.unassign(number)
+        if offset == end:
+            del self._at[number]
 
-    def _find_again(
-        self, number: int, event: FetchEvent, ranges: Mapping[int, tuple[int, int]]
-    ) -> Iterator[PrunedOffsets]:
+    def _find_again(self, number: int, event: FetchEvent, end: int) -> Iterator[PrunedOffsets]:
         """The log does not have the next offset: it was pruned, or this is not the same log any more."""
-        at = self._at.get(number)
-        if at is None:
-            return
+        at = self._at[number]
         self._topic.check_incarnation()
-        log = self._topic.log_offsets([number])[number]
-        if event is FetchEvent.TRUNCATED or at > (log.high_watermark or 0):
-            raise truncated(self._topic.name, number)
-        start = min(log.log_start_offset or 0, ranges[number][1])
+        start = min(start_without(self._topic, number, at, event), end)
         if start > at:
             yield PrunedOffsets(at, start - 1, number)
-            self._reach(number, start, ranges)
+            self._reach(number, start, end)
         if number in self._at:
-            self._fetcher.assign(number, self._at[number])
+            self._fetcher.assign(number, self._at[number], end)
 
     def _wait(self) -> None:
         if self._at and self._fetcher.pause_s:
@@ -147,6 +136,14 @@ def truncated(topic: str, partition: int) -> LogChanged:
         hint="run again: what was read is compared with the log as it is now",
         data={"topic": topic, "partition": partition},
     )
+
+
+def start_without(topic: StateTopic, partition: int, offset: int, event: FetchEvent) -> int:
+    """Where a log starts that does not have `offset` any more. Raises LogChanged: it lost its end."""
+    log = topic.log_offsets([partition])[partition]
+    if event is FetchEvent.TRUNCATED or offset > (log.high_watermark or 0):
+        raise truncated(topic.name, partition)
+    return log.log_start_offset or 0
 
 
 def records_at(topic: StateTopic, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:

@@ -154,15 +154,16 @@ def logs() -> Iterator[Logs]:
 
 
 def read_to_the_end(logs: Logs, *, until_s: float = 30.0) -> tuple[dict[int, list[bytes]], dict[int, FetchEvent]]:
-    """Read every partition to its end, or to an event: values by partition in their order, and the events."""
+    """Read every partition up to its last record but one, which its last batch has, or to an event: values by partition
+    in their order, and the events. What lies behind is not asked for."""
     values: dict[int, list[bytes]] = {number: [] for number in logs.ends}
     events: dict[int, FetchEvent] = {}
-    left = dict(logs.ends)
+    left = {number: end - 1 for number, end in logs.ends.items()}
     deadline = time.monotonic() + until_s
     with BrokerClient(logs.fake.config(request_timeout_ms=400)) as client:
         fetcher = LogFetcher(client, NAME, topic_id_text(ID.bytes))
-        for number in logs.ends:
-            fetcher.assign(number, 0)
+        for number, end in left.items():
+            fetcher.assign(number, 0, end)
         while left:
             assert time.monotonic() < deadline, left
             time.sleep(fetcher.pause_s)
@@ -171,13 +172,11 @@ def read_to_the_end(logs: Logs, *, until_s: float = 30.0) -> tuple[dict[int, lis
                 found = (record for record in batch_records(header, records) if record.offset >= len(values[number]))
                 values[number] += [record.value for record in found]  # a batch begins before what was asked for
             for number, offset in fetched.reached.items():
-                assert offset == len(values[number])
-                if offset >= left.get(number, offset + 1):
-                    del left[number]
-                    fetcher.unassign(number)
-            for number, event in fetched.events.items():
-                events[number] = event
-                left.pop(number)
+                assert offset == min(len(values[number]), left[number])
+            events |= fetched.events
+            left = {n: end for n, end in left.items() if n not in events and fetched.reached.get(n) != end}
+    asked = [wanted for request in logs.fake.sent(FETCH) for wanted in request.topics[0].partitions]
+    assert all(wanted.fetch_offset < logs.ends[wanted.partition] - 1 for wanted in asked)
     return values, events
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, Full, Queue, SimpleQueue
 from threading import Event, Thread
@@ -22,8 +22,8 @@ from acktrail.format.wire.record_batch import DataBatch
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.log_fetcher import Fetched, FetchEvent, LogFetcher
-from acktrail.kafka.log_reader import StateTopic, truncated
+from acktrail.kafka.log_fetcher import Fetched, LogFetcher
+from acktrail.kafka.log_reader import StateTopic, start_without, truncated
 from acktrail.model.exported_logs import SourcePartition, log_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail_connect.contract import SourceTask, SourceTaskContext
@@ -66,24 +66,19 @@ class LogPlace:
 
 class FetchThread:
     """Fetches what is assigned, with `options` of ``LogFetcher``. One `Fetched` waits for ``take``, another for its
-    place; its batches are columns by then. What was fetched before a partition was assigned or unassigned is given
-    all the same."""
+    place; its batches are columns by then."""
 
     def __init__(self, config: KafkaConfig, name: str, topic_id: str, columns: BatchColumns, **options: Any) -> None:
         self._config, self._topic, self._columns, self._options = config, (name, topic_id), columns, options
-        self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
+        self._assigned: SimpleQueue[tuple[int, int, int | None]] = SimpleQueue()
         self._queue: Queue[tuple[Fetched, pa.Table] | Exception] = Queue(_AHEAD)
         self._closed = Event()
         self._thread = Thread(target=self._run, name="acktrail-fetch", daemon=True)
         self._thread.start()
 
-    def assign(self, partition: int, offset: int) -> None:
-        """Read `partition` from `offset` on, from the next request on."""
-        self._calls.put(lambda fetcher: fetcher.assign(partition, offset))
-
-    def unassign(self, partition: int) -> None:
-        """Read `partition` no more, from the next request on."""
-        self._calls.put(lambda fetcher: fetcher.unassign(partition))
+    def assign(self, partition: int, offset: int, end: int | None) -> None:
+        """Read `partition` from `offset` on up to before `end` (None: without end), from the next request on."""
+        self._assigned.put((partition, offset, end))
 
     def take(self, timeout_s: float) -> tuple[Fetched, pa.Table] | None:
         """The next events and records; None when none came within `timeout_s`. Raises any error of the reading."""
@@ -105,8 +100,8 @@ class FetchThread:
             with BrokerClient(self._config) as client:
                 fetcher = LogFetcher(client, *self._topic, **self._options)
                 while not self._closed.wait(fetcher.pause_s):
-                    while not self._calls.empty():
-                        self._calls.get()(fetcher)
+                    while not self._assigned.empty():
+                        fetcher.assign(*self._assigned.get())
                     fetched = fetcher.fetch()
                     if not fetched.is_empty:
                         records, fetched.batches = self._columns(fetched.batches), []
@@ -283,7 +278,7 @@ class LogTask(SourceTask):
         if self._thread is None:
             options = {"linger_s": self._linger_s, "is_compared": self.is_compared}
             self._thread = FetchThread(self._config, self._name, topic.topic_id, self.columns, **options)
-        self._thread.assign(place.partition, place.next_offset)
+        self._thread.assign(place.partition, place.next_offset, place.end_offset)
 
     def _read(self, topic: StateTopic, timeout_s: float) -> None:
         assert self._thread is not None
@@ -294,24 +289,18 @@ class LogTask(SourceTask):
         fetched, records = taken
         self._received_at = time.monotonic()
         self._check_leaders(fetched.epochs)
-        reached = {number: self._wanted_end(number, offset) for number, offset in fetched.reached.items()}
-        reached = {number: end for number, end in reached.items() if end > self._places[number].next_offset}
-        if reached:
+        if fetched.reached:
             self._moved_at = self._received_at
-            self.deliver(topic, self._wanted(records), reached)
-        for number, end in reached.items():
-            self._places[number].reach(end)
-            if self._places[number].is_read:
-                self._thread.unassign(number)
+            self.deliver(topic, self._wanted(records), fetched.reached)
+        for number, offset in fetched.reached.items():
+            self._places[number].reach(offset)
         for number, event in fetched.events.items():
-            self._find_again(topic, self._places[number], event)
-
-    def _wanted_end(self, number: int, reached: int) -> int:
-        end = self._places[number].end_offset
-        return reached if end is None else min(reached, end)
+            self.check_incarnation(topic)
+            place = self._places[number]
+            self._go_on(topic, place, start_without(topic, number, place.next_offset, event))
 
     def _wanted(self, records: pa.Table) -> pa.Table:
-        """The records that are waited for. One that was fetched before its partition was assigned again is not."""
+        """The records from the next offset up to the end: the first and the last batch may have others."""
         found = [
             (part, between(part, self._places[number].next_offset, self._places[number].end_offset))
             for number, part in partition_runs(records, "partition")
@@ -325,16 +314,6 @@ class LogTask(SourceTask):
             opened = self._places[number].leader_epoch
             if opened is not None and epoch > opened:
                 raise truncated(self._name, number)
-
-    def _find_again(self, topic: StateTopic, place: LogPlace, event: FetchEvent) -> None:
-        """The log does not have the next offset: its start moved, or it is not the same log any more."""
-        if event is FetchEvent.TRUNCATED:
-            raise truncated(self._name, place.partition)
-        self.check_incarnation(topic)
-        log = topic.log_offsets([place.partition])[place.partition]
-        if place.next_offset > (log.high_watermark or 0):
-            raise truncated(self._name, place.partition)
-        self._go_on(topic, place, log.log_start_offset or 0)
 
     def check_incarnation(self, topic: StateTopic) -> None:
         """Raises LogChanged when the topic was deleted or recreated."""

@@ -42,11 +42,11 @@ class Branch:
     acls: str = ""
     """``(groups, topics) -> Sequence[Acl]`` by purpose: the ACLs that it needs (``acktrail.model.acls``)."""
     audit: str = ""
-    """No attribute: the name of what opens and closes the findings of its rules (``acktrail.tables.open_runs``)."""
+    """No attribute: the name of what opens and closes the findings of its rules (``acktrail.tables.open_findings``)."""
     metrics: str = ""
     """``(Tables, cluster id) -> Iterable[Metric]``."""
     messages: str = ""
-    """What people are sent: ``acktrail.view.run_messages.ChangesOf``."""
+    """What people are sent: ``acktrail.view.notifications.ChangesOf``."""
     dags: tuple[str, ...] = ()
     """Modules alone, each with ``make(DagProfile)``, which makes its DAG (``dags/acktrail_branches.py``)."""
     views: str = ""

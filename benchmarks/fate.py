@@ -17,8 +17,8 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.history.history_tables import HistoryTables, history_rows
 from acktrail.history.saved_states import HISTORY, SavedStates, SourceVersion, with_cluster
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 
 Array = npt.NDArray[Any]
 

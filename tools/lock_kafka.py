@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from acktrail.atomic_files import sha256_of
 from acktrail.config import java_home
 from acktrail.java import find_java
-from acktrail.whole_files import sha256_of
 from acktrail_embedded.kafka.installation import TOOLS, Jar, JarLock, dependency, known_release, retrieve
 
 LOG4J = {"4.1.2": "2.25.3", "4.2.1": "2.25.4", "4.3.1": "2.25.4", "4.4.0": "2.25.5"}

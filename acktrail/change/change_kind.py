@@ -14,12 +14,14 @@ from pkgutil import resolve_name
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
+from acktrail.atomic_files import read_text
 from acktrail.branches import branches
 from acktrail.change.audit.journal import Journal, read_plan_row
 from acktrail.change.audit.plan_life import PLAN_AGAIN, ChangeStatus, next_step
 from acktrail.change.cluster import Cluster
 from acktrail.change.plan.change_plan import PLAN_FORMAT, PLAN_VERSION, ChangePlan, PlanT, hash_of
 from acktrail.config import TablesConfig
+from acktrail.dataclass_json import from_json_value, json_object
 from acktrail.errors import (
     AcktrailError,
     ChangeInProgress,
@@ -29,8 +31,6 @@ from acktrail.errors import (
     PlanStale,
     RetryableError,
 )
-from acktrail.plain_data import from_json_value, json_object
-from acktrail.whole_files import read_text
 
 if TYPE_CHECKING:
     from acktrail.kafka.changes import ChangeResult

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from acktrail.history.history_reader import HistoryReader, TopicName
+from acktrail.model.offset_changes import HistoryCompleteness
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import HistoryCompleteness
 from acktrail.tables.delta.table_snapshot import all_of, one_of
 
 _TABLE: Final = "dead_letter_records"

@@ -22,8 +22,7 @@ from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.history.history_tables import CHANGES, HELD, change_positions
 from acktrail.history.observed_run import Gap
 from acktrail.model.exported_logs import DROPPED_BY_RETENTION
-from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
-from acktrail.model.status_changes import (
+from acktrail.model.offset_changes import (
     Cause,
     HistoryCompleteness,
     MissingRecords,
@@ -31,6 +30,7 @@ from acktrail.model.status_changes import (
     RecordPosition,
     UnknownReason,
 )
+from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of, one_of
 from acktrail.tables.records.record_files import DROPPED_BEFORE

@@ -18,6 +18,7 @@ from acktrail.history.history_tables import CHANGES, HELD, saved_rows
 from acktrail.history.no_record_offsets import changes_of_records, no_record_offsets
 from acktrail.history.saved_states import RECORDS_USED
 from acktrail.model.batches import DeliveryState
+from acktrail.model.offset_changes import HistoryCompleteness, OffsetStatusKind, StatusChange, UnknownReason, status_at
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.record_history import (
     ArchivedRange,
@@ -27,7 +28,6 @@ from acktrail.model.record_history import (
     history_without_changes,
     record_history,
 )
-from acktrail.model.status_changes import HistoryCompleteness, OffsetStatusKind, StatusChange, UnknownReason, status_at
 from acktrail.replay.time_buckets import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of, one_of

@@ -30,8 +30,8 @@ from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, with
 from acktrail.history.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save_files
 from acktrail.replay.time_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins, in_order
 from acktrail.tables.cluster_check import create_anew_for, create_for
+from acktrail.tables.delta.delta_log_writer import written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 

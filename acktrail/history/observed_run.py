@@ -24,7 +24,7 @@ from acktrail.replay.stored_offsets import OffsetRuns
 from acktrail.tables.commit_order import exported_before
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
-from acktrail.tables.open_runs import SAMPLED
+from acktrail.tables.open_findings import SAMPLED
 from acktrail.tables.records.export_ranges import newest_shifts, read_ranges
 
 PHASES: Final = ("before", "after")

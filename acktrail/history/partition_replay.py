@@ -16,8 +16,8 @@ from acktrail.format.columns.share_partition_keys import state_partitions_of
 from acktrail.history.no_record_offsets import offsets_outside
 from acktrail.history.observed_run import Coverage, Observation
 from acktrail.model.reconciliation import Completeness
+from acktrail.replay.column_replay import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
 from acktrail.replay.derived_columns import derived_columns
-from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
 from acktrail.replay.newest_offsets import NewestOffsets, offset_counts
 from acktrail.tables.records.record_files import extremes, record_tables, records_between, rows_between
 

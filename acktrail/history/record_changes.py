@@ -36,10 +36,10 @@ from acktrail.format.columns.record_columns import (
 )
 from acktrail.format.columns.schemas.table_schemas import with_dictionaries
 from acktrail.format.columns.share_partition_keys import key_codes
+from acktrail.model.offset_changes import DATING, LAST_OFFSET, Cause
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.model.status_changes import DATING, LAST_OFFSET, Cause
+from acktrail.replay.column_replay import fold, starts_in_force
 from acktrail.replay.combine_batches import LOWEST, ConcatenatedRecords, Segments
-from acktrail.replay.fold import fold, starts_in_force
 from acktrail.replay.mark_timelines import MarkChanges, MarkedRanges, timelines
 
 STATE, UPDATE, ABSENT, UNKNOWN = range(4)

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import TABLES, saved_columns
 from acktrail.tables.cluster_check import create_anew_for
+from acktrail.tables.delta.delta_log_writer import written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
 from acktrail.tables.records.record_files import (

@@ -13,9 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from acktrail.model.batches import DeliveryState
-from acktrail.model.offset_ranges import OffsetRanges
-from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import (
+from acktrail.model.offset_changes import (
     Cause,
     OffsetStatus,
     OffsetStatusKind,
@@ -23,6 +21,8 @@ from acktrail.model.status_changes import (
     StatusChange,
     UnknownReason,
 )
+from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.share_partition import SharePartition
 
 _BEFORE_ALL: Final = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})
 _ARCHIVED: Final = int(DeliveryState.ARCHIVED)

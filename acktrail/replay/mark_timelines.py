@@ -10,7 +10,7 @@ import numpy as np
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, ascending, joined_rows, starts_of, strides
 from acktrail.format.columns.record_columns import ArrayColumns
-from acktrail.model.status_changes import LAST_OFFSET
+from acktrail.model.offset_changes import LAST_OFFSET
 
 _MARK_BITS: Final = 26
 _MARK_MASK: Final = (1 << _MARK_BITS) - 1

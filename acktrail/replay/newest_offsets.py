@@ -14,7 +14,7 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import are_equal, key_codes, snapshot_keys
 from acktrail.model.batches import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.replay.fold import REPLAYED_STATES, UNREADABLE, SharePartitionIndex, StateColumns, replay_decoded
+from acktrail.replay.column_replay import REPLAYED_STATES, UNREADABLE, SharePartitionIndex, StateColumns, replay_decoded
 
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 _ROWS_KEPT: Final = 200_000

@@ -25,10 +25,10 @@ from acktrail.format.columns.record_columns import CHANGE_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STATUS_WINDOW, STRING, TABLES, schema
 from acktrail.format.columns.share_partition_keys import are_equal, key_codes
 from acktrail.model.batches import DeliveryState
+from acktrail.model.offset_changes import Cause
+from acktrail.model.offset_changes import OffsetStatusKind as _Kind
 from acktrail.model.queue_status import COUNTED, LEAST, LONGEST, WINDOW
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.model.status_changes import Cause
-from acktrail.model.status_changes import OffsetStatusKind as _Kind
 
 FINE_MS: Final = 5 * 60_000
 HOUR_MS: Final = 60 * 60_000

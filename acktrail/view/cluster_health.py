@@ -20,7 +20,7 @@ from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.commit_order import SKEW, WRITTEN, greatest, newest_rows, runs_ahead
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import newest_reconciliation, open_runs
+from acktrail.tables.open_findings import newest_reconciliation, open_runs
 from acktrail.times import utc_text
 from acktrail.view import queue_rows
 from acktrail.view.finding_rows import FindingRow, open_findings

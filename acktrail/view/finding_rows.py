@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
-from acktrail.tables.open_runs import OpenRuns, open_runs
+from acktrail.tables.open_findings import OpenRuns, open_runs
 from acktrail.view import wording
 from acktrail.view.queue_rows import ROWS_A_PAGE, ListPart, part_of
 
 SHOWN: Final = ("open", "gone", "all")
-"""Findings that are open (see ``acktrail.tables.open_runs``), those that are not any more, and both."""
+"""Findings that are open (see ``acktrail.tables.open_findings``), those that are not any more, and both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from acktrail.model.batches import DeliveryState, state_name
-from acktrail.model.record_history import RecordHistory, StatusInterval, UnknownPeriod
-from acktrail.model.status_changes import (
+from acktrail.model.offset_changes import (
     Cause,
     HistoryCompleteness,
     MissingRecords,
@@ -17,6 +16,7 @@ from acktrail.model.status_changes import (
     RecordPosition,
     UnknownReason,
 )
+from acktrail.model.record_history import RecordHistory, StatusInterval, UnknownPeriod
 from acktrail.text_tables import printable
 from acktrail.times import instant_text
 

@@ -22,7 +22,7 @@ from acktrail.model.record_history import ArchivedRange
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.commit_order import exported_before, in_order
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import SAMPLED, newest_reconciliation
+from acktrail.tables.open_findings import SAMPLED, newest_reconciliation
 from acktrail.text_tables import KnownSum, printable
 from acktrail.times import utc_text
 from acktrail.view import check_rows, export_rows, finding_rows, partition_rows, wording

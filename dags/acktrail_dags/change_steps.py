@@ -26,6 +26,7 @@ from acktrail.change.change_kind import load_plan, raise_unless_done
 from acktrail.change.cluster import Cluster
 from acktrail.change.plan.change_plan import ChangePlan
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.dataclass_json import to_json_value
 from acktrail.errors import (
     AcktrailError,
     ChangeRefused,
@@ -36,7 +37,6 @@ from acktrail.errors import (
     RetryableError,
     UnknownName,
 )
-from acktrail.plain_data import to_json_value
 from acktrail.text_tables import few, printable
 from acktrail.times import instant_text, now_ms
 from acktrail.view.wording import in_words

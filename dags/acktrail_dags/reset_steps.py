@@ -16,8 +16,8 @@ from acktrail.change.plan.notices import refusals_among
 from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.change.undo import undo_offsets, undo_request, undoable
+from acktrail.dataclass_json import from_json_value, to_json_value
 from acktrail.errors import InputError, QualityGateFailed
-from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import now_ms
 from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, change_steps, plan_step, stored
 from acktrail_dags.parameters import STRATEGIES, TITLES

@@ -31,7 +31,7 @@ from acktrail_dags.parameters import in_form_words
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.run_messages import ChangesOf, Known, Notification
+    from acktrail.view.notifications import ChangesOf, Known, Notification
     from acktrail.view.run_summary import Summary
     from acktrail_expectations.rule_results import ValidationSummary
 
@@ -207,7 +207,7 @@ def chosen_notifiers() -> list[BaseNotifier]:
 def notify(target: task_inputs.ReconcileTarget | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message: the gate, critical findings, statuses of groups. Runs also when the
     gate stops the run. Skips where nothing was reconciled, and without ``ACKTRAIL_NOTIFIERS``."""
-    from acktrail.view.run_messages import changed
+    from acktrail.view.notifications import changed
 
     return _send_changes(target, context, changed)
 
@@ -226,7 +226,7 @@ def notify_of_branches(target: task_inputs.Target | None, **context: Unpack[Cont
 
 def _send_changes(target: task_inputs.Target | None, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.run_messages import send_changes
+    from acktrail.view.notifications import send_changes
 
     if target is None:
         raise AirflowSkipException("there is no observation of this run")

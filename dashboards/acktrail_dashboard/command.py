@@ -65,8 +65,8 @@ def report(
     Example: acktrail dashboard report --tables ./tables --out report.html
     """
     config = at.needed
+    from acktrail.atomic_files import write_whole
     from acktrail.view.run_summary import summarize, summary_json
-    from acktrail.whole_files import write_whole
     from acktrail_dashboard.report import read_run, render_html, render_text
 
     rows, chosen = read_run(config, run_id)

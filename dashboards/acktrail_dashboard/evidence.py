@@ -32,15 +32,15 @@ import pyarrow.compute as pc
 import pyarrow.fs as fs
 
 from acktrail import __version__
+from acktrail.atomic_files import read_text, write_whole
 from acktrail.config import TablesConfig
+from acktrail.dataclass_json import json_object
 from acktrail.errors import ConfigurationError, DamagedTables, InputError, MalformedFile, UnknownName
-from acktrail.plain_data import json_object
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_root import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, as_json, rows_of_run, shown_run, summarize
-from acktrail.whole_files import read_text, write_whole
 from acktrail_dashboard.report import file_name, prune
 
 EVIDENCE: Final = "acktrail-evidence"

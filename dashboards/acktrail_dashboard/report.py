@@ -17,6 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.atomic_files import write_whole
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.history.history_reader import HistoryReader
@@ -29,7 +30,6 @@ from acktrail.view import run_summary, wording
 from acktrail.view.export_rows import EXPORT_COLUMNS
 from acktrail.view.partition_rows import PartitionRow, groups_with_more, most_urgent, notes
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, Summary, rows_of_run, run_end, shown_run, summarize
-from acktrail.whole_files import write_whole
 from acktrail_dashboard.offset_bands import state_windows
 from acktrail_dashboard.page_templates import rendered, static_files
 from acktrail_dashboard.web.branch_views import report_sections

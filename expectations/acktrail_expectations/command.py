@@ -64,14 +64,14 @@ def _validate(
     store = Tables(config)
     chosen = choose_run(store, run_id)
     if suites is not None:
-        from acktrail_expectations.notebook import export_suites, open_run
+        from acktrail_expectations.data_context import export_suites, open_run
 
         typer.echo("\n".join(printable(str(path)) for path in export_suites(suites, open_run(config, chosen))))
         return
     with showing_activity(), jobs_on(None, chosen) as spark:
         summary = validate_run(store, chosen, spark, every_record=every_record)
         if data_docs is not None:
-            from acktrail_expectations.notebook import open_run
+            from acktrail_expectations.data_context import open_run
 
             index = open_run(config, summary.run_id).build_data_docs(data_docs)
             typer.echo(f"Data Docs: {printable(str(index))}", err=True)

@@ -42,7 +42,7 @@ from acktrail_expectations.rule_results import (
     merged,
     stored_result,
 )
-from acktrail_expectations.run_data import RunData, UnvalidatedRecords
+from acktrail_expectations.validation_input import RunData, UnvalidatedRecords
 from acktrail_jobs.frames import JobSession, collected_pieces, in_process
 
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it logs a line for each engine that it lacks

@@ -62,7 +62,7 @@ def validate_run(
     if present is not None and not every_record:
         return present
     from acktrail_expectations.evaluation import run_results, with_earlier_results  # loads Great Expectations
-    from acktrail_expectations.run_data import SEQUENCE, RunData
+    from acktrail_expectations.validation_input import SEQUENCE, RunData
 
     rows = run_rows(store, run_id)
     require_reconciled(store, run_id, rows)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.atomic_files import sha256_of
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster, InputError
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
@@ -18,7 +19,6 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.exported_logs import LogSpan, Origin, SourcePartition, state_source_partition
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
-from acktrail.whole_files import sha256_of
 from acktrail_connect.contract import SourceTask, SourceTaskContext
 from acktrail_connect.sinks.delta_sink import DeltaSink
 from acktrail_connect.source_batches import SourceBatch

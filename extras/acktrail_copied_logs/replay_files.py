@@ -27,7 +27,7 @@ from acktrail.format.wire.primitives import absent_if_none, batches_form
 from acktrail.format.wire.raw_record import AddressedRecord, DecodeStatus, RawRecord
 from acktrail.model.records import RecordAt, ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import replay as replay_as_a_broker
-from acktrail.replay.fold import states_of
+from acktrail.replay.column_replay import states_of
 from acktrail.replay.newest_offsets import LogReplay
 from acktrail.tables.records.record_files import record_tables
 from acktrail.times import instant_ms

@@ -17,9 +17,9 @@ from pathlib import Path
 from string import Template
 from typing import Final, NamedTuple, Self
 
+from acktrail.atomic_files import write_whole
 from acktrail.config import environment
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
-from acktrail.whole_files import write_whole
 from acktrail_embedded.airflow_api import TAIL_LINES, AirflowApi, DagWatch, polling
 from acktrail_embedded.process.guarded_process import GuardedProcess
 

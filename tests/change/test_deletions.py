@@ -17,7 +17,7 @@ from servers.workload import start_at, until
 
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.view.integrity import checked_audit
+from acktrail.view.audit_integrity import checked_audit
 
 pytestmark = pytest.mark.broker
 

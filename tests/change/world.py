@@ -29,10 +29,10 @@ from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.change.reset_planner import make_plan
 from acktrail.change.undo import undo_request
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.dataclass_json import to_json_value
 from acktrail.group_changes.group_change_plan import plan_deletion
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.plain_data import to_json_value
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 __all__ = ["BASE_MS", "ONE_RELEASE", "RECORDS", "TOPIC", "Command", "Delivery", "Fates", "Scene", "World", "reset_plan"]

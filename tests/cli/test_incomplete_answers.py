@@ -17,8 +17,8 @@ from samples.coordinator_random_logs import coordinator_logs
 from samples.history_tables import build
 
 from acktrail.history.history_reader import HistoryReader
+from acktrail.model.offset_changes import UnknownReason
 from acktrail.model.records import StateRecord, Tombstone
-from acktrail.model.status_changes import UnknownReason
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.times import instant_text
 

@@ -24,7 +24,7 @@ from acktrail.model.exported_logs import Position, SourcePartition
 from acktrail.times import new_run_id
 from acktrail_connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail_connect.contract import Config, SinkTaskContext, SourceConnector, SourceTask, SourceTaskContext
-from acktrail_connect.sinks.delta_connector import DeltaSinkConnector
+from acktrail_connect.sinks.delta_sink_connector import DeltaSinkConnector
 from acktrail_connect.source_batches import Commit, SourceBatch
 from acktrail_connect.source_testing import ObservationSuite, SourceSuite
 from acktrail_connect.sources.log_sources import ShareGroupStateSource

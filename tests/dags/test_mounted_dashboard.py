@@ -22,7 +22,7 @@ from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.view.run_messages import changed
+from acktrail.view.notifications import changed
 from acktrail_dashboard.web.application import PAGES
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using `httpx`")]

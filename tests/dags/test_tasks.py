@@ -35,7 +35,7 @@ from acktrail.change.plan.notices import Notice, Severity
 from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, OutcomeUnknown, Unreachable
-from acktrail.view import integrity
+from acktrail.view import audit_integrity
 
 pytestmark = pytest.mark.airflow
 
@@ -396,7 +396,7 @@ def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | N
     for _ in range(2):
         assert decide(made, "Reject", name) is None
     assert standing(tmp_path) == expected
-    rows = integrity.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
+    rows = audit_integrity.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
     assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
     with pytest.raises(exceptions.AirflowFailException, match="make a new plan"):
         decide(made, "Approve", "eve")

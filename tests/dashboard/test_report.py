@@ -21,12 +21,12 @@ from jobs.world import World, batch, key_of, snapshot, update
 from samples.history_tables import build
 from samples.sample_run import HOSTILE, RUN, hostile_run, sample_run, share_partition, store, table
 
+from acktrail.atomic_files import write_whole
 from acktrail.config import TablesConfig, dashboard_url, reports_kept
 from acktrail.errors import AcktrailError, ConfigurationError, NoTables, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail.text_tables import printable
 from acktrail.view.run_summary import RunTables, Summary, summarize, summary_json, unknowns
-from acktrail.whole_files import write_whole
 from acktrail_dashboard.report import PARTITIONS_SHOWN, file_name, prune, publish, read_run, render_html, render_text
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))

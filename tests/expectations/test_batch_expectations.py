@@ -23,7 +23,7 @@ from acktrail_expectations.batch_expectations import (
     ExpectBatchesToBeAscending,
     ExpectBatchesWithinOffsets,
 )
-from acktrail_expectations.notebook import export_suites, open_run
+from acktrail_expectations.data_context import export_suites, open_run
 
 ROWS = 300
 START = 1

@@ -38,7 +38,7 @@ from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.known_runs import run_rows
 from acktrail_expectations.rule_results import record, recorded
-from acktrail_expectations.run_data import SEQUENCE, RunData
+from acktrail_expectations.validation_input import SEQUENCE, RunData
 
 _BATCH = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 

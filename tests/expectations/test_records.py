@@ -44,7 +44,7 @@ from acktrail.errors import QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations import run_data
+from acktrail_expectations import validation_input
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
 from acktrail_expectations.gate import validate_run
@@ -135,7 +135,7 @@ def test_pieces_and_order_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
 ) -> None:
     """Files in another order than the log's, a record stored twice, small pieces: the altered records are named."""
-    monkeypatch.setattr(run_data, "MOST_RECORDS", pieces)
+    monkeypatch.setattr(validation_input, "MOST_RECORDS", pieces)
     monkeypatch.setattr("acktrail_expectations.frames.record_frames._COMPARED_AT_ONCE", parts)
     records = flipped("value")(everyday().table())
     middle = records.num_rows // 2

@@ -30,9 +30,9 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.record_files import later_records
 from acktrail_expectations import evaluation
 from acktrail_expectations.command import app
+from acktrail_expectations.data_context import DocsNotMade, RunChecks, offline, open_run
 from acktrail_expectations.evaluation import SuiteCheck, check_of, evaluate
 from acktrail_expectations.frames.frame_columns import observed_cluster
-from acktrail_expectations.notebook import DocsNotMade, RunChecks, offline, open_run
 from acktrail_expectations.rule_results import (
     QualityResult,
     RuleState,
@@ -41,7 +41,7 @@ from acktrail_expectations.rule_results import (
     merged,
     unevaluated_lines,
 )
-from acktrail_expectations.run_data import advanced
+from acktrail_expectations.validation_input import advanced
 
 
 def run(*arguments: str) -> Result:

@@ -23,7 +23,7 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.state_record import encode
 from acktrail.history.history_completeness import _EVENT, _events
 from acktrail.history.history_reader import HistoryReader
-from acktrail.history.settled_history import (
+from acktrail.history.record_outcomes import (
     AffectedRange,
     SettledCounts,
     SettledHistory,
@@ -31,15 +31,15 @@ from acktrail.history.settled_history import (
     settled_counts,
     settled_filter,
 )
-from acktrail.model.offset_ranges import joined
-from acktrail.model.records import StateRecord
-from acktrail.model.status_changes import (
+from acktrail.model.offset_changes import (
     HistoryCompleteness,
     MissingRecords,
     OffsetStatusKind,
     StatusChange,
     UnknownReason,
 )
+from acktrail.model.offset_ranges import joined
+from acktrail.model.records import StateRecord
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 
 KEY = key_of("g")

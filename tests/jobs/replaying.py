@@ -16,8 +16,8 @@ from acktrail.history.partition_replay import Replay
 from acktrail.history.replay_resume import ReplayResume, ReplayStart, replay_of
 from acktrail.history.saved_states import REPLAY, with_cluster
 from acktrail.tables.cluster_check import create_anew_for
+from acktrail.tables.delta.delta_log_writer import written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 __all__ = ["Replayed", "replayed_again", "replayed_here", "rows_of"]

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, RetryableError
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations import evaluation, run_data
+from acktrail_expectations import evaluation, validation_input
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import QualityResult
 from acktrail_jobs.api import reconcile, verify
@@ -222,7 +222,7 @@ def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkey
 
     expected = of(None)
 
-    monkeypatch.setattr(run_data, "_RECORDS_OF_A_PIECE", 1)
+    monkeypatch.setattr(validation_input, "_RECORDS_OF_A_PIECE", 1)
     assert of(in_process()) == expected
     assert of(JobSession(lambda: spark, RUN)) == expected
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(f"acktrail {RUN}")

@@ -14,8 +14,8 @@ import pytest
 from acktrail.config import TablesConfig
 from acktrail.history.observed_run import Coverage, Observation, StateLog
 from acktrail.model.rules.catalogue import parse_rules
+from acktrail.tables.acknowledged_losses import seen_losses
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.seen_losses import seen_losses
 from acktrail_jobs.reconcile.findings import (
     PLACES,
     dropped_letter_findings,

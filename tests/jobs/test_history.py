@@ -28,9 +28,9 @@ from acktrail.format.wire.state_record import encode, encode_key
 from acktrail.history.history_reader import HistoryReader
 from acktrail.history.history_tables import HistoryTables, saved_rows
 from acktrail.model.batches import StateBatch
+from acktrail.model.offset_changes import LAST_OFFSET, KnownState, StatusChange
 from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import LAST_OFFSET, KnownState, StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain

@@ -34,7 +34,7 @@ from acktrail.model.exported_logs import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPOR
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
-from acktrail.replay.fold import StateColumns, replay_decoded
+from acktrail.replay.column_replay import StateColumns, replay_decoded
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.sinks.delta_sink import DeltaSink
 from acktrail_connect.source_batches import SourceBatch

@@ -17,8 +17,8 @@ from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 from acktrail.errors import AcktrailError, UnknownName
 from acktrail.history.observed_run import newest_run
 from acktrail.model.share_partition import SharePartition
+from acktrail.tables.acknowledged_losses import note_seen
 from acktrail.tables.commit_order import newest_rows
-from acktrail.tables.seen_losses import note_seen
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.view.cluster_health import cluster_health
 from acktrail.view.run_summary import shown_run

@@ -21,8 +21,8 @@ from samples.dashboard_tables import HOSTILE
 from acktrail.change.audit.audit_chain import AuditEntry, Event
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.history.history_reader import HistoryReader
+from acktrail.model.offset_changes import RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.model.status_changes import RecordPosition
 from acktrail.view.finding_rows import open_findings
 from acktrail_jobs.api import reconcile
 from acktrail_jobs.views import register_views

@@ -23,10 +23,10 @@ from acktrail.change.audit.journal import Journal
 from acktrail.change.plan.change_plan import with_hash
 from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
+from acktrail.dataclass_json import from_json_value, to_json_value
 from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.tables.delta.store import Tables
 from acktrail.view.change_text import plan_text
 from acktrail_connect.export.export_run import export

@@ -106,11 +106,9 @@ def test_a_missing_field_and_a_second_id_are_refused_at_the_rule() -> None:
         parse_rules(f"{head}[[subject.rule]]{own}\n\n[[subject.rule]]{own}\n\n{others}", "f")
 
 
-IMPORT_ALL = (
-    "import pkgutil; from acktrail.model.rules import catalogue; catalogue.parse_rules = None\n"
-    "for room in ('acktrail', 'acktrail_connect', 'acktrail_jobs', 'acktrail_expectations', 'acktrail_dashboard'):\n"
-    "  [__import__(each.name) for each in pkgutil.walk_packages(__import__(room).__path__, room + '.')]"
-)
+IMPORT_ALL = """import pkgutil; from acktrail.model.rules import catalogue; catalogue.parse_rules = None
+for room in ("acktrail", "acktrail_connect", "acktrail_jobs", "acktrail_expectations", "acktrail_dashboard"):
+    [__import__(each.name) for each in pkgutil.walk_packages(__import__(room).__path__, room + ".")]"""
 
 
 def test_a_wrong_file_is_an_error_where_a_rule_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,7 @@ from samples.coordinator_random_logs import KEYS, coordinator_logs
 from samples.random_records import batches, records, small_records
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
-from acktrail.model.record_history import ArchivedRange, RecordHistory, StatusEnd, archived_ranges, record_history
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState, apply, replay
-from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import (
+from acktrail.model.offset_changes import (
     LAST_OFFSET,
     UNKNOWN,
     Cause,
@@ -28,6 +24,10 @@ from acktrail.model.status_changes import (
     StatusChange,
     UnknownReason,
 )
+from acktrail.model.record_history import ArchivedRange, RecordHistory, StatusEnd, archived_ranges, record_history
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, apply, replay
+from acktrail.model.share_partition import SharePartition
 
 KEY = share_partition()
 

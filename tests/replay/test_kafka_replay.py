@@ -19,7 +19,7 @@ from acktrail.format.wire.state_record import encode
 from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.replay.fold import states_of
+from acktrail.replay.column_replay import states_of
 from acktrail.replay.newest_offsets import LogReplay
 from acktrail_embedded.kafka.installation import DEFAULT_VERSION
 

@@ -23,13 +23,13 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.format.wire.state_record import encode
 from acktrail.model.batches import StateBatch
+from acktrail.model.offset_changes import LAST_OFFSET
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.model.status_changes import LAST_OFFSET
 from acktrail.replay import mark_timelines
+from acktrail.replay.column_replay import REPLAYED_STATES, StateColumns, replay_decoded, states_of
 from acktrail.replay.combine_batches import cover
-from acktrail.replay.fold import REPLAYED_STATES, StateColumns, replay_decoded, states_of
 from acktrail.replay.mark_timelines import MarkedRanges, timelines
 from acktrail.replay.newest_offsets import LogReplay, NewestOffsets
 

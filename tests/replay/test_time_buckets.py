@@ -20,8 +20,8 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.history.history_tables import FULL_ROWS, OF_GROUPS, TRENDS, add_parts, first_rewritten
+from acktrail.model.offset_changes import Cause, OffsetStatusKind, StatusChange
 from acktrail.model.records import StateRecord
-from acktrail.model.status_changes import Cause, OffsetStatusKind, StatusChange
 from acktrail.replay.time_buckets import (
     COUNTS,
     DAY_MS,

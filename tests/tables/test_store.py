@@ -23,7 +23,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
-from acktrail.tables.open_runs import audit_run_id, write_branch_findings
+from acktrail.tables.open_findings import audit_run_id, write_branch_findings
 from acktrail_connect.sinks.delta_sink import DeltaSink
 
 HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥 a\x85b\u2028c\u2029d\x1ce"

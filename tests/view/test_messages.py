@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from samples.health_tables import HOSTILE, HealthTables
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.view.run_messages import (
+from acktrail.view.notifications import (
     MOST_MESSAGES,
     WELL,
     Notification,

@@ -18,9 +18,9 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS
-from acktrail.tables import open_runs
+from acktrail.tables import open_findings
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import OpenRuns
+from acktrail.tables.open_findings import OpenRuns
 from acktrail.view import queue_rows
 from acktrail.view.check_rows import check_grid, check_result, newest_runs
 from acktrail.view.export_rows import export_rows, gap_rows
@@ -55,7 +55,7 @@ def _rule_of_a_branch() -> Iterator[None]:
     """Opened and closed by the branch's audits alone."""
     with pytest.MonkeyPatch.context() as patched:
         with_audit = replace(rule_catalogue(), audits={AUDITED: "branch"})
-        patched.setattr(open_runs, "rule_catalogue", lambda: with_audit)
+        patched.setattr(open_findings, "rule_catalogue", lambda: with_audit)
         yield
 
 

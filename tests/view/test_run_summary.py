@@ -21,11 +21,11 @@ from samples.sample_run import sample_run, table
 
 from acktrail.errors import InputError, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.model.offset_changes import Cause, RecordPosition
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import Cause, RecordPosition
 from acktrail.text_tables import KnownSum
 from acktrail.view.partition_rows import archived_rows, most_urgent
 from acktrail.view.run_summary import RunTables, chosen_run, rows_of_run, summarize, summary_json, trouble

@@ -30,11 +30,11 @@ from servers.web_server import web_server
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.tables.open_runs import newest_audits
+from acktrail.tables.open_findings import newest_audits
 from acktrail.text_tables import printable, shortened
 from acktrail.view.cluster_health import ClusterHealth
+from acktrail.view.notifications import changed
 from acktrail.view.queue_rows import worst_first
-from acktrail.view.run_messages import changed
 from acktrail.view.run_summary import summarize, trouble
 from acktrail_dashboard.report import read_run, render_html, render_text
 from acktrail_dashboard.web.application import create_app
@@ -133,7 +133,7 @@ def test_a_critical_finding_is_something_to_act_on(health: HealthTables, capsys:
     health.reconciled([health.queue("g", "ok")], [{"rule": "export_complete", "severity": "critical"}], run_id="run-1")
     assert as_json(health, capsys)["act_on"] == ["1 critical finding(s): `acktrail findings --severity critical`"]
     health.reconciled([health.queue("g", "ok")], run_id="run-2")
-    with patch("acktrail.tables.open_runs.newest_audits", wraps=newest_audits) as asked:
+    with patch("acktrail.tables.open_findings.newest_audits", wraps=newest_audits) as asked:
         assert as_json(health, capsys)["act_on"] == []
     assert asked.call_count == 1, "which findings are open is read once"
 

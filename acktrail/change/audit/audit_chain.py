@@ -1,6 +1,6 @@
 """Rows of the audit of changes: each holds the hash of the one before, so that none can be altered or left out unseen.
 
-The chain itself does not show that its end was cut off: `acktrail.view.integrity` does.
+The chain itself does not show that its end was cut off: `acktrail.view.audit_integrity` does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from acktrail.plain_data import canonical_json, fingerprint, to_json_value
+from acktrail.dataclass_json import canonical_json, fingerprint, to_json_value
 
 AUDIT, PLANS, EXECUTIONS = "reset_audit", "reset_plans", "reset_executions"
 

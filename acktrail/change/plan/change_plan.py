@@ -19,8 +19,8 @@ from acktrail.change.audit.plan_life import PLAN_AGAIN
 from acktrail.change.plan.impact import Clamp, CountUnit, Impact
 from acktrail.change.plan.notices import Notice, RefusedParts, refusals_among
 from acktrail.change.plan.snapshot_facts import ClusterFacts, GroupFacts, PartitionOffsets
+from acktrail.dataclass_json import fingerprint, to_json_value
 from acktrail.errors import PlanStale
-from acktrail.plain_data import fingerprint, to_json_value
 from acktrail.text_tables import KnownSum
 from acktrail.times import instant_text
 

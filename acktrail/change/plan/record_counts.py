@@ -25,7 +25,7 @@ from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.offset_ranges import RecordCounter, Span
 
 if TYPE_CHECKING:
-    from acktrail.history.settled_history import SettledHistory
+    from acktrail.history.record_outcomes import SettledHistory
 
 _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
@@ -125,7 +125,7 @@ def _unknown(facts: PartitionFacts, span: Span, reason: str) -> PassedFacts:
 def _read_history(
     connection: Cluster | None, tables: TablesConfig, snapshot: Snapshot, wanted: _Wanted
 ) -> dict[_Key, PassedFacts]:
-    from acktrail.history.settled_history import AffectedRange, SettledHistory
+    from acktrail.history.record_outcomes import AffectedRange, SettledHistory
     from acktrail.tables.delta.store import Tables
 
     cluster = snapshot.cluster

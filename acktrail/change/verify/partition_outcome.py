@@ -20,9 +20,9 @@ from acktrail.change.audit.plan_life import Status
 from acktrail.change.audit.sent_requests import asked_in
 from acktrail.change.plan.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.plan.snapshot_facts import PartitionState
+from acktrail.dataclass_json import from_json_value
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
-from acktrail.plain_data import from_json_value
 
 Place = tuple[int, int]
 """Where a record stands: state partition, offset."""

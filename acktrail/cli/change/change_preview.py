@@ -156,9 +156,9 @@ def painted(severity: str, text: str) -> str:
 
 def _store(plan: ChangePlan, target: TablesConfig | None, out: Path | None) -> None:
     """Store a new plan where there are tables, and write it to the file that is named, if any."""
+    from acktrail.atomic_files import write_whole
     from acktrail.change import api
     from acktrail.change.plan.change_plan import plan_json
-    from acktrail.whole_files import write_whole
 
     if target is not None:
         api.store_plan(target, plan)
@@ -194,7 +194,7 @@ def show_outcome(
     """Print what became of a plan; raise when something of it is not done, also when it cannot be printed."""
     from acktrail.change import api
     from acktrail.change.change_kind import raise_unless_done
-    from acktrail.plain_data import to_json_value
+    from acktrail.dataclass_json import to_json_value
 
     found = api.outcome(journal, plan, settled, execution)
     try:

@@ -18,8 +18,8 @@ from acktrail.change.request.reset_request import ResetRequest, is_in, parse_req
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import load_any_plan, painted
 from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
+from acktrail.dataclass_json import to_json_value
 from acktrail.errors import ChangeRefused, UnknownName
-from acktrail.plain_data import to_json_value
 from acktrail.text_tables import few, printable, table
 from acktrail.times import instant_text
 from acktrail.view.change_text import plan_text, results_text
@@ -96,7 +96,7 @@ def audit(
 
     Example: acktrail change audit --anchor /var/lib/acktrail/audit-anchor.json
     """
-    from acktrail.view.integrity import audit_rows, checked_audit
+    from acktrail.view.audit_integrity import audit_rows, checked_audit
 
     target = at.needed
     report = to_json_value(checked_audit(target, anchor=anchor))

@@ -58,7 +58,7 @@ def findings(
     from_ms = None if since is None else time_ms("--since", since)
     config = at.needed
     from acktrail.tables.delta.store import Tables
-    from acktrail.tables.open_runs import open_runs
+    from acktrail.tables.open_findings import open_runs
     from acktrail.view.finding_rows import open_findings
     from acktrail.view.queue_rows import like
 
@@ -92,7 +92,7 @@ def findings(
 
 
 def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
-    from acktrail.tables.seen_losses import note_seen
+    from acktrail.tables.acknowledged_losses import note_seen
 
     if not groups or not seen_by.strip():
         raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")

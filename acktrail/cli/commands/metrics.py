@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
+from acktrail.atomic_files import write_whole
 from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot
 from acktrail.errors import InputError
 from acktrail.times import duration_ms
-from acktrail.whole_files import write_whole
 
 _LONGEST_MS: Final = 86_400_000
 

@@ -15,9 +15,7 @@ import pyarrow as pa
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, strides
 from acktrail.format.columns.schemas.table_schemas import BATCHES, DELIVERY_HISTORY, HELD_STATES, saved_columns
 from acktrail.model.batches import StateBatch
-from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import (
+from acktrail.model.offset_changes import (
     LAST_OFFSET,
     Cause,
     KnownState,
@@ -26,6 +24,8 @@ from acktrail.model.status_changes import (
     RecordPosition,
     StatusChange,
 )
+from acktrail.model.replay import SharePartitionState
+from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 
 CONTENT_NUMBERS: Final = MappingProxyType(
     {

@@ -22,8 +22,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, NoTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.delta.bucket import ensure_conditional_put
-from acktrail.tables.delta.storage_errors import REMADE
-from acktrail.tables.delta.table_commit import (
+from acktrail.tables.delta.delta_log_writer import (
     add_actions,
     change_files,
     check_expected,
@@ -32,6 +31,7 @@ from acktrail.tables.delta.table_commit import (
     remove_action,
     written_file,
 )
+from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, is_append_only, last_of_each_key, merge_rows
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_root import ensure_writable, table_root

@@ -29,8 +29,8 @@ from deltalake.transaction import AddAction
 from acktrail.errors import ConcurrentCommit, DamagedTables
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.connector_tables import schema_of
+from acktrail.tables.delta.delta_log_writer import add_actions, change_files, commit, remove_action, written_file
 from acktrail.tables.delta.store import Tables, kept_committing
-from acktrail.tables.delta.table_commit import add_actions, change_files, commit, remove_action, written_file
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot, opened

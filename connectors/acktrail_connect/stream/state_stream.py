@@ -37,8 +37,8 @@ from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.exported_logs import LogSpan, SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.records.export_ranges import TableLogs
 from acktrail.times import new_run_id
 from acktrail_connect.contract import SinkTask

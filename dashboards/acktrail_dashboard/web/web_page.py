@@ -21,8 +21,8 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
-from acktrail.tables.open_runs import OpenRuns
-from acktrail.tables.open_runs import open_runs as newest_runs
+from acktrail.tables.open_findings import OpenRuns
+from acktrail.tables.open_findings import open_runs as newest_runs
 from acktrail.times import duration_ms
 from acktrail.view import queue_rows
 from acktrail.view.finding_rows import topic_names

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from acktrail.atomic_files import write_whole
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.whole_files import write_whole
 from acktrail_embedded.kafka.installation import DEFAULT_VERSION, RELEASES, Installation, install, known_release
 from acktrail_embedded.process.guarded_process import GuardedProcess, is_held
 

@@ -18,10 +18,10 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from acktrail import config
+from acktrail.atomic_files import sha256_of
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
 from acktrail.java import find_java
 from acktrail.text_tables import StepLines
-from acktrail.whole_files import sha256_of
 from acktrail_embedded.process.guarded_process import GuardedProcess
 
 DEFAULT_VERSION: Final = "4.3.1"

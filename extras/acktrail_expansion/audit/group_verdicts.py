@@ -26,7 +26,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, changes_of
 from acktrail.format.columns.schemas.table_schemas import INT64, STRING
-from acktrail.model.status_changes import StatusChange
+from acktrail.model.offset_changes import StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail_expansion import POSITIONS

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acktrail.model.batches import DeliveryState
-from acktrail.model.status_changes import Cause, OffsetStatus, OffsetStatusKind, RecordPosition, StatusChange
+from acktrail.model.offset_changes import Cause, OffsetStatus, OffsetStatusKind, RecordPosition, StatusChange
 from acktrail_expansion.ordering.order import Judged, NotProven, OrderVerdict, SourceFence, nothing_of
 
 CLOCKS_MS: Final = 5_000

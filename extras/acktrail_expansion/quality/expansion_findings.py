@@ -16,11 +16,11 @@ from acktrail.model.queue_status import Urgency
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
-from acktrail.tables.open_runs import write_branch_findings
+from acktrail.tables.open_findings import write_branch_findings
 from acktrail.text_tables import printable
 from acktrail.times import utc_text
 from acktrail.view.finding_rows import FindingRow, open_findings
-from acktrail.view.run_messages import WELL, Known, Notification
+from acktrail.view.notifications import WELL, Known, Notification
 from acktrail.view.wording import counted
 from acktrail_expansion import EXPANSION
 from acktrail_expansion.ordering.order import ExpansionStatus, OrderVerdict

@@ -39,8 +39,8 @@ from acktrail.history.record_changes import record_changes
 from acktrail.history.saved_states import HISTORY, SavedStates, all_used, files_to_read, source_of, with_cluster
 from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.tables.cluster_check import cluster_of
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.records.continuity import ensure_whole
 from acktrail.tables.records.record_files import (

@@ -13,8 +13,8 @@ from acktrail.history.observed_run import Descriptions, with_topics
 from acktrail.history.partition_replay import SAVED_COLUMNS, replayed_states
 from acktrail.history.saved_states import REPLAY, with_cluster
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail_jobs.frames import list_columns, one_row
 from acktrail_jobs.reconcile.findings import (
     PLACES,

@@ -23,11 +23,11 @@ from acktrail.history.no_record_offsets import looked_offsets
 from acktrail.history.observed_run import PHASES, Observation, read_descriptions, read_observation
 from acktrail.history.replay_resume import ReplayResume
 from acktrail.history.saved_states import REPLAY
+from acktrail.tables.acknowledged_losses import seen_losses
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.records.continuity import ensure_whole
-from acktrail.tables.seen_losses import seen_losses
 from acktrail_jobs.frames import JobSession, collected, columns_of, rows_in
 from acktrail_jobs.reconcile.bucket_judge import JUDGED, BucketJudge
 from acktrail_jobs.reconcile.findings import (

@@ -40,12 +40,12 @@ from acktrail.history.observed_run import Observation, read_observation
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.time_buckets import MOST, RATE_INPUTS, RATES, partial_rates, sum_rates
+from acktrail.tables.acknowledged_losses import seen_losses
 from acktrail.tables.commit_order import number_at
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.records.export_ranges import read_ranges
 from acktrail.tables.records.record_files import rows_between
-from acktrail.tables.seen_losses import seen_losses
 from acktrail_jobs.frames import JobSession, collected_pieces, pieces_of
 from acktrail_jobs.statuses.status_rows import PASSED, judge_run, read_run_rows, total_row
 

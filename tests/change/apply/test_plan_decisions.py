@@ -18,8 +18,8 @@ from acktrail.change.plan.change_plan import plan_json, with_hash
 from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.change.plan_status import list_plans
 from acktrail.config import TablesConfig
+from acktrail.dataclass_json import from_json_value
 from acktrail.errors import ChangeInProgress, ChangeRefused, PlanStale
-from acktrail.plain_data import from_json_value
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 

@@ -23,7 +23,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.coordinators import SendResult
 from acktrail.kafka.groups.change_requests import ChangeTarget, PartResponse, results_per_target
-from acktrail.view.integrity import checked_audit
+from acktrail.view.audit_integrity import checked_audit
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, ONE_RELEASE]
 

@@ -24,7 +24,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, NoTables, PlanStale
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.file_rewrite import compact_files
-from acktrail.view.integrity import checked_audit
+from acktrail.view.audit_integrity import checked_audit
 from acktrail_dashboard.web.pages.changes import plan_page
 
 ATTEMPTS = 4

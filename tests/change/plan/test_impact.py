@@ -26,10 +26,10 @@ from acktrail.change.plan.reset_plan import (
 )
 from acktrail.change.plan.snapshot_facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset, TargetOffsets
 from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
+from acktrail.dataclass_json import from_json_value, to_json_value
 from acktrail.errors import AcktrailError
 from acktrail.model.batches import TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.offset_ranges import joined
-from acktrail.plain_data import from_json_value, to_json_value
 
 
 def impact(facts: PartitionFacts, target: int) -> Impact:

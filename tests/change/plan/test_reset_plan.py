@@ -36,10 +36,10 @@ from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.change.plan.snapshot_facts import PartitionFacts, PartitionState
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest, Strategy, StrategyKind
 from acktrail.config import TablesConfig
+from acktrail.dataclass_json import from_json_value, to_json_value
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale
 from acktrail.group_changes.group_change_plan import GroupChange, GroupChangePlan
 from acktrail.model.batches import StateBatch
-from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.view.change_text import plan_text, shown_partitions, sums
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)

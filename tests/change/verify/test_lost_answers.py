@@ -30,7 +30,7 @@ from acktrail.errors import ConfigurationError, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
-from acktrail.view.integrity import checked_audit
+from acktrail.view.audit_integrity import checked_audit
 from acktrail_embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -31,8 +31,8 @@ from acktrail.errors import ConcurrentCommit, ForeignCluster, LeaseLost, LogChan
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.exported_logs import PRUNED, LogSpan, state_source_partition
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import WRITTEN_FILES
 from acktrail.tables.records.export_ranges import TableLogs
 from acktrail_connect.contract import LeaseTerms
 from acktrail_connect.export.export_run import ExportRun, ExportSummary, observe

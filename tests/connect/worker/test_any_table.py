@@ -25,9 +25,9 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.continuity import ensure_whole
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, TableUpkeep, maintain, preview
 from acktrail_connect.contract import SinkTaskContext, SourceTask, SourceTaskContext
-from acktrail_connect.sinks.delta_connector import AnyTableSink, DeltaSinkConnector
 from acktrail_connect.sinks.delta_sink import DeltaSink
-from acktrail_connect.sinks.written_positions import WrittenPositions
+from acktrail_connect.sinks.delta_sink_connector import AnyTableSink, DeltaSinkConnector
+from acktrail_connect.sinks.write_ahead_positions import WrittenPositions
 from acktrail_connect.source_batches import SourceBatch, all_dead
 from acktrail_connect.task_execution import FlushPolicy, TaskExecution
 

@@ -23,8 +23,8 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.history.history_reader import HistoryReader
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.batches import DeliveryState
+from acktrail.model.offset_changes import LAST_OFFSET, OffsetStatusKind, StatusChange, status_at
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition
-from acktrail.model.status_changes import LAST_OFFSET, OffsetStatusKind, StatusChange, status_at
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.export.export_run import observe
 from acktrail_demo.workload.scenario import HOSTILE_GROUP, Action, GroupScript, PartitionLog

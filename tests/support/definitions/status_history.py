@@ -9,10 +9,7 @@ from operator import attrgetter, itemgetter
 import pyarrow as pa
 
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState, apply
-from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
-from acktrail.model.status_changes import (
+from acktrail.model.offset_changes import (
     LAST_OFFSET,
     Cause,
     KnownState,
@@ -21,6 +18,9 @@ from acktrail.model.status_changes import (
     StatusChange,
     status_at,
 )
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, apply
+from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 
 _key = attrgetter(*KEY_COLUMNS)
 _status = attrgetter("kind.value", "delivery_state", "delivery_count")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from acktrail import config
+from acktrail.atomic_files import sha256_of
 from acktrail.errors import RetryableError
 from acktrail.java import find_java
-from acktrail.whole_files import sha256_of
 from acktrail_embedded.kafka.installation import dependency, retrieve
 
 __all__ = ["fetched_jars"]

@@ -15,8 +15,8 @@ from acktrail.change.plan.notices import by_rule
 from acktrail.change.plan_status import list_plans, plan_status
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.view.audit_integrity import audit_rows, checked_audit
 from acktrail.view.change_text import by_effect, new_start_offset, sums
-from acktrail.view.integrity import audit_rows, checked_audit
 from acktrail.view.queue_rows import ROWS_A_PAGE, part_of
 from acktrail.view.wording import counted
 from acktrail_dashboard.page_templates import ROWS_SHOWN

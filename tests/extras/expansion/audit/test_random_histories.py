@@ -21,9 +21,9 @@ from extras.expansion.support.rows import BEGIN, Looks, audit, put
 from jobs.world import batch, snapshot, update
 
 from acktrail.model.batches import StateBatch
+from acktrail.model.offset_changes import StatusChange
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit import audit_run
 from acktrail_expansion.ordering.order import KeyMapping, sources_of

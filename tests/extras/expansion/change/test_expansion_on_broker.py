@@ -28,7 +28,7 @@ from acktrail.errors import InputError, OutcomeUnknown, PlanStale, UnknownName
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
-from acktrail.view.integrity import checked_audit
+from acktrail.view.audit_integrity import checked_audit
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail_expansion.change import expansion_kind as kind
 from acktrail_expansion.change.expansion_kind import create_partitions

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from jobs.world import batch, snapshot, update
 from samples.golden_vectors import SEED
 
+from acktrail.model.offset_changes import StatusChange
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import StatusChange
 from acktrail_expansion.keys.key_reading import hashes_of_keys
 from acktrail_expansion.ordering.order import (
     NEVER,

@@ -22,13 +22,13 @@ from acktrail.errors import QualityGateFailed
 from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail.view.finding_rows import open_findings
-from acktrail.view.run_messages import Notification, send_changes
+from acktrail.view.notifications import Notification, send_changes
 from acktrail.view.table_metrics import metrics_text
 from acktrail_expansion import EXPANSION
 from acktrail_expansion.ordering.order import FenceGap, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.quality.expansion_suite import SUITE, check_expansions, pass_expansion_gate
-from acktrail_expectations.notebook import export_suites
+from acktrail_expectations.data_context import export_suites
 from acktrail_expectations.rule_results import ValidationSummary
 
 pytestmark = pytest.mark.filterwarnings("default")

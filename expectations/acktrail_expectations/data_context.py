@@ -39,7 +39,7 @@ from acktrail_expectations.evaluation import (
     suite_frames,
 )
 from acktrail_expectations.known_runs import choose_run, run_rows
-from acktrail_expectations.run_data import RunData
+from acktrail_expectations.validation_input import RunData
 
 _COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}
 """Counts without values: Data Docs do not escape what a group or a topic is called."""

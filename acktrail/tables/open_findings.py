@@ -19,8 +19,8 @@ from acktrail.branches import branches
 from acktrail.format.columns.schemas.table_schemas import FINDINGS
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.cluster_check import create_for
+from acktrail.tables.delta.delta_log_writer import check_expected
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import check_expected
 
 SAMPLED: Final = ("group_observations", "offset_observations")
 """What an observation writes on each side of the export."""

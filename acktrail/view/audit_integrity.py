@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from acktrail.atomic_files import read_text, write_whole
 from acktrail.change.audit.audit_chain import (
     AUDIT,
     EXECUTIONS,
@@ -28,10 +29,9 @@ from acktrail.change.audit.audit_chain import (
 )
 from acktrail.change.audit.journal import SEQUENCE, read_audit, read_plan_row
 from acktrail.config import TablesConfig
+from acktrail.dataclass_json import json_object
 from acktrail.errors import ConfigurationError, MalformedFile
-from acktrail.plain_data import json_object
 from acktrail.times import utc_text
-from acktrail.whole_files import read_text, write_whole
 
 Row = Mapping[str, Any]
 _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}

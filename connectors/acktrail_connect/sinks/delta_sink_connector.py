@@ -21,8 +21,8 @@ from acktrail_connect.address_keys import TABLES_KEYS, tables_config
 from acktrail_connect.config_def import ConfigDef
 from acktrail_connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail_connect.sinks.delta_sink import DeltaSink
+from acktrail_connect.sinks.write_ahead_positions import Entry, WrittenPositions, append_growing, of_connector, refitted
 from acktrail_connect.sinks.writer_lease import sink_lease
-from acktrail_connect.sinks.written_positions import Entry, WrittenPositions, append_growing, of_connector, refitted
 from acktrail_connect.source_batches import DEAD_LETTERS, Commit, LogMark, SourceBatch, parts_of
 
 _CONNECTOR: Final = "connector"

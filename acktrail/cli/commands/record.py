@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli.common_options import TIME, OfTables, json_line
+from acktrail.model.offset_changes import HistoryCompleteness, MissingRecords
 from acktrail.model.record_history import ArchivedRange, archived_records
-from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
 from acktrail.text_tables import printable, table
 from acktrail.times import duration_ms, instant_text, time_ms
 from acktrail.view import history_text

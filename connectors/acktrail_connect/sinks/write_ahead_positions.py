@@ -24,8 +24,8 @@ from acktrail.tables.connector_tables import (
     stored_schema,
     unpacked,
 )
+from acktrail.tables.delta.delta_log_writer import check_expected, commit
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import check_expected, commit
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 

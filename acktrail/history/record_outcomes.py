@@ -26,9 +26,9 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.history import history_tables
 from acktrail.history.record_changes import record_changes
 from acktrail.model.batches import DeliveryState
+from acktrail.model.offset_changes import OffsetStatusKind
 from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import OffsetStatusKind
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of

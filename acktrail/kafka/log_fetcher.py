@@ -303,6 +303,6 @@ def unpacked_records(batch: PackedBatch) -> bytes:
     compression, body = batch.header.compression, bytes(batch.raw[HEADER_BYTES:])
     if compression is Compression.NONE:
         return body
-    from acktrail.format.columns.decoding.batch_columns import unpacked
+    from acktrail.format.columns.decoding.compression import unpacked
 
     return unpacked(compression, body)

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
-from acktrail.format.columns.decoding.batch_columns import unpacked
+from acktrail.format.columns.decoding.compression import unpacked
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import ControlType, batch_records, control_type
 from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes

@@ -15,7 +15,7 @@ from samples.fuzzed_pairs import pair
 from state_topics.segment_bytes import header_bytes
 
 from acktrail.errors import InputError, MalformedRecord
-from acktrail.format.columns.decoding.batch_columns import unpacked
+from acktrail.format.columns.decoding.compression import unpacked
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire import group_record

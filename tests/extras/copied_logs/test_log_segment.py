@@ -14,7 +14,7 @@ from samples.golden_vectors import wire
 from state_topics.segment_bytes import COMPRESSORS, batch, segment_file
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
-from acktrail.format.columns.decoding.batch_columns import unpacked
+from acktrail.format.columns.decoding.compression import unpacked
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import Compression
 from acktrail_copied_logs import log_batches

@@ -130,7 +130,6 @@ OFFSET_OBSERVATIONS: Final = TABLES["offset_observations"]
 SHARE_PARTITION_STATES: Final = TABLES["share_partition_states"]
 DELIVERY_HISTORY: Final = TABLES["delivery_history"]
 HELD_STATES: Final = TABLES["held_states"]
-REPLAY_MEMORY: Final = TABLES["replay_memory"]
 RECONCILIATIONS: Final = TABLES["reconciliations"]
 FINDINGS: Final = TABLES["findings"]
 QUALITY_RESULTS: Final = TABLES["quality_results"]
@@ -143,7 +142,7 @@ STATUS_WINDOW: Final = QUEUE_STATUSES.field("window").type
 DELIVERY_COUNTS: Final = QUEUE_STATUSES.field("delivery_counts").type
 """How many records of a state have each delivery count, ascending."""
 
-_NAMES: Final = REPLAY_MEMORY.names
+_NAMES: Final = TABLES["replay_memory"].names
 _OF_STATE_PARTITIONS: Final = _NAMES[_NAMES.index("next_offset") : _NAMES.index("group_id")]
 
 

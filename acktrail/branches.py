@@ -27,12 +27,12 @@ ENTRY_POINT: Final = "acktrail.branches"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """What one branch adds. `package` may have ``tables.toml`` (tables, as ``acktrail.format.columns.schemas`` has the
-    trunk's) and ``rules.toml`` (rules and their suites, as ``acktrail.model.rules`` has them). `looks`: its tables of
-    observations, append-only, with `observed_at`. The others are ``module:attribute``; empty: the branch adds no such
-    thing."""
+    trunk's) and ``rules.toml`` (rules and their suites, as ``acktrail.model.rules`` has them). `observations`: its
+    tables of observations, append-only, with `observed_at`. The others are ``module:attribute``; empty: the branch adds
+    no such thing."""
 
     package: str
-    looks: frozenset[str] = frozenset()
+    observations: frozenset[str] = frozenset()
     change_kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Its kinds of changes by the `kind` of their plans (``acktrail.change.change_kind.ChangeKind``)."""
     plan_check: str = ""
@@ -81,9 +81,9 @@ def loaded(field: str) -> Iterator[Any]:
     return (resolve_name(target) for target in (getattr(branch, field) for branch in branches()) if target)
 
 
-def looks() -> frozenset[str]:
+def observation_tables() -> frozenset[str]:
     """The tables of observations that branches add."""
-    return frozenset(name for branch in branches() for name in branch.looks)
+    return frozenset(name for branch in branches() for name in branch.observations)
 
 
 def package_texts(name: str) -> Iterator[tuple[Branch, str]]:

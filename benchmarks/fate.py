@@ -51,7 +51,7 @@ def _build(tables: Tables, changes: int, share_partitions: int, step: int) -> tu
         rows = _changes(source, names, ends, begin, min(step, changes - begin))
         made = history_rows(rows, "benchmark")
         history.add(made, WRITTEN_FILES.empty_table(), {0: begin}, {0: begin + rows.num_rows})
-    source = SourceVersion(records_table="", state_topic_id=None, dialect=None, law=HISTORY.law)
+    source = SourceVersion(records_table="", state_topic_id=None, dialect=None, rules_version=HISTORY.rules_version)
     held = with_cluster(_held(names), HISTORY, "benchmark")
     saved = SavedStates(table=HISTORY, positions={0: changes}, source=source)
     history.save(saved, written_file(tables.place(HISTORY.name), held), {0: held.num_rows})

@@ -23,7 +23,7 @@ from table import Row
 from acktrail.config import TablesConfig
 from acktrail.format.columns.decoding.batch_columns import partition_runs
 from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.model.exported_logs import LogSpan, state_source_partition
+from acktrail.model.log_positions import LogSpan, state_source_partition
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.contract import SourceTask, SourceTaskContext
 from acktrail_connect.sinks.delta_sink import DeltaSink

@@ -21,7 +21,7 @@ from acktrail.format.columns.record_columns import share_partition_of
 from acktrail.format.columns.share_partition_keys import grouped
 from acktrail.history.history_tables import CHANGES, HELD, change_positions
 from acktrail.history.observed_run import Gap
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION
+from acktrail.model.log_positions import DROPPED_BY_RETENTION
 from acktrail.model.offset_changes import (
     Cause,
     HistoryCompleteness,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.model.log_positions import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.replay.stored_offsets import OffsetRuns
 from acktrail.tables.commit_order import exported_before

@@ -38,21 +38,21 @@ _OTHER_SOURCE: Final = {
     "records_table": "state_records is another table than the one that it was made from",
     "state_topic_id": "state_records names another state topic than when it was made",
     "dialect": "state_records names another dialect than when it was made",
-    "law": "another release of acktrail made it",
+    "rules_version": "another release of acktrail made it",
 }
 """Reasons where the source differs; the first one is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTable:
-    """A table of saved states. `step`: the app id whose number identifies a save. `law`: raised whenever the same
-    records make different states: those saved before are then not used. `by_position`: of files that were rewritten, or
-    came late, only the records after the positions count; else all records are read."""
+    """A table of saved states. `step`: the app id whose number identifies a save. `rules_version`: raised whenever the
+    same records make different states: those saved before are then not used. `by_position`: of files that were
+    rewritten, or came late, only the records after the positions count; else all records are read."""
 
     name: str
     step: str
     missing: str
-    law: int = 1
+    rules_version: int = 1
     by_position: bool = False
 
 
@@ -70,7 +70,7 @@ class SourceVersion:
     records_table: str
     state_topic_id: str | None
     dialect: str | None
-    law: int
+    rules_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ def source_of(records: TableSnapshot, table: SavedTable) -> SourceVersion:
         records_table=records.table_id,
         state_topic_id=records.properties.get("state_topic_id"),
         dialect=records.properties.get("dialect"),
-        law=table.law,
+        rules_version=table.rules_version,
     )
 
 

@@ -20,7 +20,7 @@ from deltalake import Schema
 
 from acktrail.errors import DamagedTables, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot

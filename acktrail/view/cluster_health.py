@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError
 from acktrail.format.columns.schemas.table_schemas import INSTANT
-from acktrail.model.exported_logs import LOG_REPLACED, LOST_FROM_TABLES, PRUNED
+from acktrail.model.log_positions import LOG_REPLACED, LOST_FROM_TABLES, PRUNED
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.commit_order import SKEW, WRITTEN, greatest, newest_rows, runs_ahead

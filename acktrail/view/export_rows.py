@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.model import exported_logs
+from acktrail.model import log_positions
 from acktrail.view import wording
 
 EXPORT_COLUMNS: Final = (
@@ -20,15 +20,15 @@ EXPORT_COLUMNS: Final = (
 )
 """Columns of ``export_ranges`` that are shown."""
 _REASONS: Final = {
-    exported_logs.PRUNED: ("critical", "Kafka pruned them between two exports"),
-    exported_logs.PRUNED_BEFORE_FIRST_EXPORT: ("info", "Kafka pruned them before the first export"),
-    exported_logs.LOST_FROM_TABLES: (
+    log_positions.PRUNED: ("critical", "Kafka pruned them between two exports"),
+    log_positions.PRUNED_BEFORE_FIRST_EXPORT: ("info", "Kafka pruned them before the first export"),
+    log_positions.LOST_FROM_TABLES: (
         "critical",
         "they were exported, the tables lost them, and Kafka has them no more",
     ),
-    exported_logs.LOG_REPLACED: ("warning", "the log was replaced here; how many records lie between is not known"),
-    exported_logs.DROPPED_BY_RETENTION: ("info", "they were exported and are not kept"),
-    exported_logs.SKIPPED_BY_REQUEST: ("warning", "a person moved the position past them"),
+    log_positions.LOG_REPLACED: ("warning", "the log was replaced here; how many records lie between is not known"),
+    log_positions.DROPPED_BY_RETENTION: ("info", "they were exported and are not kept"),
+    log_positions.SKIPPED_BY_REQUEST: ("warning", "a person moved the position past them"),
 }
 """Tone and meaning of the reasons of a gap."""
 GAP_REASONS: Final = tuple(_REASONS)
@@ -122,7 +122,7 @@ def _gap(row: Mapping[str, Any]) -> GapRow:
         state_partition=row["state_partition"],
         first_offset=first,
         last_offset=last,
-        records=None if reason == exported_logs.LOG_REPLACED else last - first + 1,
+        records=None if reason == log_positions.LOG_REPLACED else last - first + 1,
         reason=(reason or "in no file").replace("_", " "),
         meaning=meaning,
         tone=tone,

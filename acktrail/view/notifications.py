@@ -274,7 +274,7 @@ def _keep(tables: Tables, run_id: str, first_number: int, sent: Sequence[Notific
 
 def _cluster(tables: Tables, run_id: str) -> str | None:
     """Of the reconciliation `run_id`, or of a branch's look."""
-    for name in ("run_totals", *(name for branch in branches() for name in sorted(branch.looks))):
+    for name in ("run_totals", *(name for branch in branches() for name in sorted(branch.observations))):
         rows = tables.read(name, columns=["cluster_id"], where=pc.field("run_id") == run_id)
         if rows.num_rows:
             return str(rows["cluster_id"][0])

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from acktrail.errors import InputError
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.config_def import ConfigDef
 from acktrail_connect.source_batches import Commit, LogEnds, LogMark, SourceBatch, StoredLogs
 

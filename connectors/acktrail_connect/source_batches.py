@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from acktrail.model.exported_logs import LogSpan, Position, SourcePartition
+from acktrail.model.log_positions import LogSpan, Position, SourcePartition
 
 # Reasons of a gap in what was exported.
 

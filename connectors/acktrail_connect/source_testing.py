@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.contract import SourceConnector, SourceTask, SourceTaskContext
 from acktrail_connect.source_batches import SourceBatch
 from acktrail_connect.testing import ConnectorSuite, RandomRun, random_runs

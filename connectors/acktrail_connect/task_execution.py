@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import Any, Final, Self
 
 from acktrail.errors import ForeignCluster, InputError
-from acktrail.model.exported_logs import LogSpan, Position, SourcePartition
+from acktrail.model.log_positions import LogSpan, Position, SourcePartition
 from acktrail_connect.contract import CommittedPositions, SinkTask, SourceTask, SourceTaskContext
 from acktrail_connect.source_batches import SourceBatch
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import pyarrow as pa
 
 from acktrail.errors import ConcurrentCommit
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.config_def import ConfigDef, ConfigKey, ConfigType, reference
 from acktrail_connect.contract import Configured, SinkTask, SinkTaskContext
 from acktrail_connect.source_batches import SourceBatch

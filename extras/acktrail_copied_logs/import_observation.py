@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from acktrail.format.columns.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS
 from acktrail.history.observed_run import PHASES
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.export_ranges import ends_of_files

@@ -16,7 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster, InputError
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.model.exported_logs import LogSpan, Origin, SourcePartition, state_source_partition
+from acktrail.model.log_positions import LogSpan, Origin, SourcePartition, state_source_partition
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.contract import SourceTask, SourceTaskContext

@@ -20,7 +20,7 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, upd
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS, TABLES
-from acktrail.model.exported_logs import LogSpan, SourcePartition, state_source_partition
+from acktrail.model.log_positions import LogSpan, SourcePartition, state_source_partition
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables

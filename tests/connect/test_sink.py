@@ -20,7 +20,7 @@ from samples.memory_source import MemoryLog, MemoryTask
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES, TOPICS
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records import export_ranges

@@ -38,7 +38,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.format.wire.state_record import encode
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.export_ranges import StoredRecords, TableLogs

@@ -19,7 +19,7 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import TopicPartition as AskedPartition
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.contract import SourceTaskContext

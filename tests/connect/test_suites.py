@@ -20,7 +20,7 @@ from samples.memory_plugins import WORLD, MemorySinkConnector, MemorySource, Mem
 from samples.memory_source import MemoryLog, MemorySink, MemoryTask
 
 from acktrail.errors import ConcurrentCommit
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.times import new_run_id
 from acktrail_connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail_connect.contract import Config, SinkTaskContext, SourceConnector, SourceTask, SourceTaskContext

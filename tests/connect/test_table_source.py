@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
-from acktrail.model.exported_logs import Position
+from acktrail.model.log_positions import Position
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_root import table_root
 from acktrail_connect.contract import SourceTaskContext

@@ -13,7 +13,7 @@ from samples.memory_source import PAIRS, FakeClock, MemoryLog, MemorySink, Memor
 
 from acktrail.activity import stop_on_signals
 from acktrail.errors import ConcurrentCommit, ForeignCluster, RowsRefused, Unreachable
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.contract import SourceTaskContext
 from acktrail_connect.source_batches import Commit, SourceBatch
 from acktrail_connect.task_execution import FlushPolicy, Progress, TaskExecution

@@ -26,7 +26,7 @@ from servers.workload import Workload, until
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.model.exported_logs import LogSpan, SourcePartition
+from acktrail.model.log_positions import LogSpan, SourcePartition
 from acktrail_connect import POSITIONS_TOPIC
 from acktrail_connect.contract import SinkTaskContext
 from acktrail_connect.sinks import topic_sink

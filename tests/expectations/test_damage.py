@@ -10,7 +10,7 @@ from itertools import pairwise
 import pandas as pd
 import pyarrow as pa
 import pytest
-from definitions.batch_laws import in_order, terminal_count
+from definitions.batch_rules import in_order, terminal_count
 from expectations.sample_damage import (
     CLUSTER,
     DAMAGE,

@@ -212,8 +212,8 @@ def cut_off(tables: Tables, table: str) -> None:
 
 def of_another_release(tables: Tables, table: str) -> None:
     rows = tables.read(table)
-    older = pc.subtract(rows["law"], pa.scalar(1, pa.int32()))
-    tables.replace(table, rows.set_column(rows.column_names.index("law"), "law", older))
+    older = pc.subtract(rows["rules_version"], pa.scalar(1, pa.int32()))
+    tables.replace(table, rows.set_column(rows.column_names.index("rules_version"), "rules_version", older))
 
 
 def optimized(tables: Tables, table: str) -> None:

@@ -30,7 +30,7 @@ from acktrail.history import partition_replay
 from acktrail.history.observed_run import Coverage, Gap, Observation, StateLog, read_coverage, read_observation
 from acktrail.history.partition_replay import SAVED_COLUMNS, Replay
 from acktrail.model.batches import DeliveryState
-from acktrail.model.exported_logs import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, state_source_partition
+from acktrail.model.log_positions import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT, LogSpan, state_source_partition
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of

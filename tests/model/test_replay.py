@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from definitions.batch_laws import in_order, terminal_count
+from definitions.batch_rules import in_order, terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import batch, snapshot

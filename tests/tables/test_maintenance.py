@@ -29,7 +29,7 @@ from tables.exporter_process import pairs
 from acktrail.config import TablesConfig
 from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION
+from acktrail.model.log_positions import DROPPED_BY_RETENTION
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, files_of, rows_of
 
 from acktrail.config import TablesConfig
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION
+from acktrail.model.log_positions import DROPPED_BY_RETENTION
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
 from acktrail.tables.upkeep.retention import AGED_BY

@@ -38,7 +38,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.share_partition import SharePartition
-from acktrail.tables.records.exported_records import exported_between
+from acktrail.tables.records.pruned_records import exported_between
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-from acktrail.branches import looks
+from acktrail.branches import observation_tables
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 from acktrail.model.share_partition import KEY_COLUMNS
 
@@ -17,7 +17,7 @@ CHUNK: Final = "chunk"
 _CHUNKED: Final = frozenset({"delivery_history", "queue_trends"})
 CHANGES: Final = frozenset({"reset_plans", "reset_executions", "reset_audit"})
 """Tables of plans and what became of them."""
-_OBSERVATIONS: Final = looks() | {"group_observations", "offset_observations"}
+_OBSERVATIONS: Final = observation_tables() | {"group_observations", "offset_observations"}
 _APPEND_ONLY: Final = CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes", "notifications"}
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25", "delta.logRetentionDuration": "interval 1 day"}
 """A reader lists at most this many commits after a checkpoint. Whenever delta-rs makes a checkpoint it removes older

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.format.columns.share_partition_keys import grouped
-from acktrail.model.exported_logs import LOST_FROM_TABLES, state_source_partition
+from acktrail.model.log_positions import LOST_FROM_TABLES, state_source_partition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import damaged_table
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot, one_of

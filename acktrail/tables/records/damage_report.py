@@ -18,7 +18,7 @@ from acktrail.errors import DamagedTables
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.raw_record import DecodeStatus
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION, LOG_REPLACED
+from acktrail.model.log_positions import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.format.wire.raw_record import record_fingerprint
-from acktrail.model.exported_logs import LOG_REPLACED, LogSpan, SourcePartition
+from acktrail.model.log_positions import LOG_REPLACED, LogSpan, SourcePartition
 from acktrail.tables.cluster_check import check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.branches import looks
+from acktrail.branches import observation_tables
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
@@ -41,7 +41,7 @@ _BY_SMALL_FILES: Final = {
     "archived_offsets",
     *("reconciliations", "quality_results", "run_totals", "status_changes", "notifications"),
     *POSITIONED_TABLES,
-    *looks(),
+    *observation_tables(),
     *CHANGES,
 }
 _OF: Final = ("connector", "source_partition")

@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.branches import looks
+from acktrail.branches import observation_tables
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, joined_rows
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION, LOG_REPLACED
+from acktrail.model.log_positions import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.tables.commit_order import SKEW
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
@@ -39,7 +39,7 @@ from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, commit_rewrite,
 AGED_BY: Final = {
     RECORDS: "timestamp_ms",
     "delivery_history": "record_timestamp_ms",
-    **dict.fromkeys(("group_observations", "offset_observations", *sorted(looks())), "observed_at"),
+    **dict.fromkeys(("group_observations", "offset_observations", *sorted(observation_tables())), "observed_at"),
 }
 """Tables that the retention is about, and the column with the time of a row."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

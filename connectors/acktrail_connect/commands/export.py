@@ -96,7 +96,7 @@ def _export_text(summary: ExportSummary) -> str:
 
 
 def _gap(gap: ExportGap) -> str:
-    from acktrail.model.exported_logs import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT
+    from acktrail.model.log_positions import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT
 
     where = f"state partition {gap.state_partition}"
     if gap.reason == LOG_REPLACED:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from acktrail import errors
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.known_names import known_names
 from acktrail.times import new_run_id

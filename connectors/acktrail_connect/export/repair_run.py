@@ -20,7 +20,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, ForeignCluster, RetryableError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.storage_errors import REMADE

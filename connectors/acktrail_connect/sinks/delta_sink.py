@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import ForeignCluster
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.exported_logs import LogSpan, SourcePartition
+from acktrail.model.log_positions import LogSpan, SourcePartition
 from acktrail.tables.cluster_check import OWN_DIALECT, create_for, create_records_for, ensure_root, ensure_same_cluster
 from acktrail.tables.commit_order import NUMBERS, next_number
 from acktrail.tables.delta.store import Tables

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from acktrail.errors import ConfigurationError, InputError, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.exported_logs import SKIPPED_BY_REQUEST, LogSpan, Position, SourcePartition, state_log
+from acktrail.model.log_positions import SKIPPED_BY_REQUEST, LogSpan, Position, SourcePartition, state_log
 from acktrail.tables.connector_tables import Standing, check_table_name, fitted, packed, schema_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot

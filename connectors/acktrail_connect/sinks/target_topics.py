@@ -37,7 +37,7 @@ from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
 from acktrail.kafka.client.credentials import token_source
 from acktrail.kafka.client.error_codes import error_for
 from acktrail.kafka.log_reader import LogReader, StateTopic
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 
 _LOG: Final = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())  # each call raises what matters to it

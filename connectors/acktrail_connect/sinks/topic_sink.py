@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, RowsRefused
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect import TRANSACTIONAL_IDS
 from acktrail_connect.address_keys import KAFKA_KEYS, kafka_config
 from acktrail_connect.config_def import ConfigDef, keys_in

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 
 from acktrail.errors import ConcurrentCommit, RowsRefused
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.tables.connector_tables import (
     MADE_BY,
     OF_CONNECTOR,

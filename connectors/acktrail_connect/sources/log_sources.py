@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from acktrail.errors import InputError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
-from acktrail.model.exported_logs import Position, SourcePartition, log_partition, state_source_partition
+from acktrail.model.log_positions import Position, SourcePartition, log_partition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail_connect.address_keys import KAFKA_KEYS
 from acktrail_connect.config_def import ConfigDef, keys_in

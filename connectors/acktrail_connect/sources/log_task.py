@@ -24,7 +24,7 @@ from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.log_fetcher import Fetched, LogFetcher
 from acktrail.kafka.log_reader import StateTopic, start_without, truncated
-from acktrail.model.exported_logs import SourcePartition, log_partition
+from acktrail.model.log_positions import SourcePartition, log_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail_connect.contract import SourceTask, SourceTaskContext
 from acktrail_connect.source_batches import SourceBatch

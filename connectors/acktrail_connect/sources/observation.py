@@ -24,7 +24,7 @@ from acktrail.kafka.descriptions import (
     TopicDescription,
     TopicPartition,
 )
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail_connect.source_batches import SourceBatch
 

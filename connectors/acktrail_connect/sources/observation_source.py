@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from acktrail.config import KafkaConfig
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, Purpose
-from acktrail.model.exported_logs import SourcePartition, state_source_partition
+from acktrail.model.log_positions import SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id
 from acktrail_connect.address_keys import KAFKA_KEYS

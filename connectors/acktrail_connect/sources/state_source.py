@@ -20,7 +20,7 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, record_fingerprint
 from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.log_reader import StateTopic, records_at
-from acktrail.model import exported_logs
+from acktrail.model import log_positions
 from acktrail_connect import source_batches
 from acktrail_connect.sources.log_task import LogPlace, LogTask
 
@@ -166,14 +166,14 @@ class StateTask(LogTask):
             has_new_leader = number in resumed and opening.leader_epoch != resumed[number].stored.leader_epoch
             if opening.is_break or has_new_leader:  # the epoch is stored even when nothing is read
                 before = place.next_offset - 1
-                gap = (before, before, exported_logs.LOG_REPLACED) if opening.is_break else None
+                gap = (before, before, log_positions.LOG_REPLACED) if opening.is_break else None
                 self.give(_batch(topic, place, _NO_RECORDS, place.next_offset, gap))
 
     def pass_to(self, place: LogPlace, log_start: int) -> None:
         """A gap."""
         assert self._topic is not None
         is_first = place.next_offset == 0 and self.position(place.source_partition) is None
-        reason = exported_logs.PRUNED_BEFORE_FIRST_EXPORT if is_first else exported_logs.PRUNED
+        reason = log_positions.PRUNED_BEFORE_FIRST_EXPORT if is_first else log_positions.PRUNED
         place.log_end = max(place.log_end, log_start)
         gap = (place.next_offset, log_start - 1, reason)
         self.give(_batch(self._topic, place, _NO_RECORDS, log_start, gap))
@@ -207,7 +207,7 @@ def _batch(
         records = records.set_column(index, records.schema.field(index), offsets)
     quarantined = pc.sum(pc.not_equal(records.column("decode_status"), _DECODED)).as_py()
     last = records.slice(max(0, records.num_rows - 1)).select(["timestamp_ms", "key", "value"]).to_pylist()
-    span = exported_logs.LogSpan(
+    span = log_positions.LogSpan(
         topic_id=topic.topic_id,
         partition=place.partition,
         first_offset=_offset(records, 0) if records.num_rows else None,

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.tables.connector_tables import schema_of
 from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table
 from acktrail.tables.delta.table_root import table_root

@@ -31,7 +31,7 @@ from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.granted_acls import missing_rights
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.acls import needed
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail_connect import DEAD_LETTERS
 from acktrail_connect.config_def import ConfigDef, keys_in
 from acktrail_connect.contract import Config, Gauge, SourceTask, SourceTaskContext

@@ -34,7 +34,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
-from acktrail.model.exported_logs import LogSpan, SourcePartition, state_source_partition
+from acktrail.model.log_positions import LogSpan, SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
@@ -68,7 +68,7 @@ _SPANS: Final = pa.schema(
     ]
 )
 WRITTEN: Final = pa.schema([*_SPANS, *WRITTEN_FILES])
-"""A row is a span of a log (``acktrail.model.exported_logs.LogSpan``) with the position behind it, or a data file."""
+"""A row is a span of a log (``acktrail.model.log_positions.LogSpan``) with the position behind it, or a data file."""
 _LEAST_OF_A_TASK: Final = 50_000
 """Fewer records are read by one task, and are one file."""
 

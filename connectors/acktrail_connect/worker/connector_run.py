@@ -16,7 +16,7 @@ from typing import Any, Final
 from acktrail.atomic_files import write_whole
 from acktrail.backoff import passing
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.contract import Config, WorkLease
 from acktrail_connect.worker.connector_config import ConnectorPlan
 from acktrail_connect.worker.redaction import Redaction

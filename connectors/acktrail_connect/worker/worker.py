@@ -12,7 +12,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.secrets import HIDDEN, Providers
 from acktrail_connect.config_def import ConfigKey, ConfigValue, Texts
 from acktrail_connect.contract import LeaseTerms, WorkLease

@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from acktrail.errors import AcktrailError
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.serving.metrics_endpoint import build_info, collector_served, label_value, repeated
 from acktrail_connect.contract import Gauge
 from acktrail_connect.source_batches import LogEnds, LogMark

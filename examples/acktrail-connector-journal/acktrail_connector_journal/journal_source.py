@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from acktrail.errors import ConfigurationError, InputError
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
 from acktrail_connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail_connect.source_batches import SourceBatch

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RetryableError, RowsRefused
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
 from acktrail_connect.contract import SinkConnector, SinkTask, SinkTaskContext
 from acktrail_connect.source_batches import Commit, SourceBatch

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from acktrail.errors import ConfigurationError, RetryableError, RowsRefused
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail_connect.source_batches import SourceBatch
 from acktrail_connect.testing import SinkSuite
 from acktrail_connector_sqlite import sqlite_sink

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.model.log_positions import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.replay.stored_offsets import StoredOffsets

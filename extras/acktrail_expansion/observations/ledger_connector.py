@@ -23,7 +23,7 @@ from acktrail.kafka.describe_configs import compacted_topics
 from acktrail.kafka.descriptions import CommittedOffset, CommittedOffsets, GroupOffsets, ShareOffset, TopicPartition
 from acktrail.kafka.groups.group_requests import known_topic_id
 from acktrail.kafka.logs import HIGH_WATERMARK, START, first_error, query_leaders
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 from acktrail.times import new_run_id
 from acktrail_connect.address_keys import KAFKA_KEYS

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_COUNTS, INSTANT, STATUS_WINDOW, TABLES
 from acktrail.format.columns.share_partition_keys import first_matches
 from acktrail.history.observed_run import Observation
-from acktrail.model.exported_logs import DROPPED_BY_RETENTION, LOG_REPLACED
+from acktrail.model.log_positions import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.model.queue_status import COUNTED, LOST, STATUS_TABLE, QueueStatus
 from acktrail.model.reconciliation import Completeness
 from acktrail.model.share_partition import KEY_COLUMNS

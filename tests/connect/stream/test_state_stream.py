@@ -29,7 +29,7 @@ from tables.exporter_process import pairs
 from acktrail.config import KafkaConfig, TablesConfig, environment
 from acktrail.errors import ConcurrentCommit, ForeignCluster, LeaseLost, LogChanged, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.model.exported_logs import PRUNED, LogSpan, state_source_partition
+from acktrail.model.log_positions import PRUNED, LogSpan, state_source_partition
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES
 from acktrail.tables.delta.store import Tables

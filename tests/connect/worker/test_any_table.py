@@ -20,7 +20,7 @@ from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, InputError, RowsRefused
-from acktrail.model.exported_logs import SKIPPED_BY_REQUEST, Position, SourcePartition
+from acktrail.model.log_positions import SKIPPED_BY_REQUEST, Position, SourcePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.continuity import ensure_whole
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, TableUpkeep, maintain, preview

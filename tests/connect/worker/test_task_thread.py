@@ -14,7 +14,7 @@ from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTas
 from servers.workload import until
 
 from acktrail.errors import ConfigurationError, RetryableError, Unreachable
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail_connect.source_batches import LogEnds, LogMark
 from acktrail_connect.task_execution import FlushPolicy
 from acktrail_connect.worker.connector_config import ErrorPolicy

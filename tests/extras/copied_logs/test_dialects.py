@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from definitions import dialect_laws
+from definitions import dialect_rules
 from extras.copied_logs.dialect_dumps import KEY, RELEASED_RECORDS, shipped
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +43,7 @@ def test_round_trip_whatever_follows(name: str, data: st.DataObject, tail: bytes
     key, value = encode(name, record)
 
     assert dialect.decode(key, None if value is None else value + tail) == record
-    dialect_laws.every_cut_is_found(dialect.decode, (key, value))
+    dialect_rules.every_cut_is_found(dialect.decode, (key, value))
 
 
 def test_an_unknown_type_is_named() -> None:
@@ -57,7 +57,7 @@ def test_an_unknown_type_is_named() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_later_value_version_is_unsupported(name: str) -> None:
     """A value version above the known one is named, never guessed at."""
-    dialect_laws.a_later_version_is_named(RELEASED[name], wire("W-4x-snapshot-key"))
+    dialect_rules.a_later_version_is_named(RELEASED[name], wire("W-4x-snapshot-key"))
 
 
 @pytest.mark.parametrize(

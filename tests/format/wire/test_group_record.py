@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from definitions.dialect_laws import every_cut_is_found
+from definitions.dialect_rules import every_cut_is_found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.kafka_classes import compiled

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from servers.workload import until
 
 from acktrail.config import KafkaConfig
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.contract import SourceConnector, SourceTask, SourceTaskContext
 from acktrail_connect.source_batches import SourceBatch
 

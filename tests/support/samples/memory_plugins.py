@@ -13,7 +13,7 @@ import pytest
 from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
 
 from acktrail.errors import InputError
-from acktrail.model.exported_logs import Position, SourcePartition
+from acktrail.model.log_positions import Position, SourcePartition
 from acktrail_connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail_connect.contract import Config, SinkConnector, SinkTaskContext, SourceConnector, SourceTaskContext
 from acktrail_connect.source_batches import SourceBatch

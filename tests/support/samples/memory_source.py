@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.model.exported_logs import LogSpan, Position, SourcePartition
+from acktrail.model.log_positions import LogSpan, Position, SourcePartition
 from acktrail_connect.contract import SinkTask, SourceTask, SourceTaskContext
 from acktrail_connect.source_batches import Commit, SourceBatch
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from acktrail.format.columns.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
-from acktrail.model.exported_logs import SourcePartition
+from acktrail.model.log_positions import SourcePartition
 from acktrail_connect.source_batches import SourceBatch
 
 __all__ = ["observed"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from definitions.batch_laws import terminal_count
+from definitions.batch_rules import terminal_count
 
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS

@@ -23,7 +23,7 @@ from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC, check_nothing_lost_or_doubled, create_state_topic
 
 from acktrail.config import TablesConfig
-from acktrail.model.exported_logs import state_source_partition
+from acktrail.model.log_positions import state_source_partition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_embedded import EmbeddedBroker

@@ -12,7 +12,7 @@ from servers.connect_worker import connect_worker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.model.exported_logs import SKIPPED_BY_REQUEST
+from acktrail.model.log_positions import SKIPPED_BY_REQUEST
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.continuity import ensure_whole

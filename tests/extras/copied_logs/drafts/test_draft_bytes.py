@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from definitions import dialect_laws
+from definitions import dialect_rules
 from drivers.command_line import run
 from extras.copied_logs.dialect_dumps import ODD, ODD_KEY, as_log, dump, snapshot
 from extras.copied_logs.drafts.draft_lives import DRAFT_RECORDS, state_logs
@@ -53,7 +53,7 @@ def test_round_trip(name: str, data: st.DataObject, tail: bytes) -> None:
     key, value = encode_in(name, record)
 
     assert decode(key, value) == record
-    dialect_laws.every_cut_is_found(DRAFTS[name].decode, (key, value))
+    dialect_rules.every_cut_is_found(DRAFTS[name].decode, (key, value))
     for longer in ((key + tail, value), *([] if value is None else [(key, value + tail)])):
         with pytest.raises(MalformedRecord):
             decode(*longer)
@@ -98,7 +98,7 @@ def test_unknown_numbers_are_named(name: str, key: str, value: str, number: int)
 def test_a_later_value_version_is_unsupported(name: str) -> None:
     """A value version above the known one is named, never guessed at."""
     key = bytes.fromhex("00000005") if name in ("i", "ii") else wire("W-4x-snapshot-key")
-    dialect_laws.a_later_version_is_named(DRAFTS[name], key)
+    dialect_rules.a_later_version_is_named(DRAFTS[name], key)
 
 
 @pytest.mark.parametrize("name", DRAFTS)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from definitions.batch_laws import in_order, terminal_count
+from definitions.batch_rules import in_order, terminal_count
 from hypothesis import example, given
 from hypothesis import strategies as st
 from samples.coordinator_random_calls import KEYS, TOPICS, Step, coordinator, requests, scripts, take

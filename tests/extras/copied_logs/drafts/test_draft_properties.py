@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from definitions.batch_laws import in_order
+from definitions.batch_rules import in_order
 from extras.copied_logs.dialect_dumps import as_log
 from extras.copied_logs.drafts.draft_lives import (
     KEYS,

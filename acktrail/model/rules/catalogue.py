@@ -163,8 +163,8 @@ class RuleCatalogue:
 
     @property
     def rules(self) -> tuple[QualityRule, ...]:
-        """Each rule once."""
-        return tuple(dict.fromkeys(self.by_id.values()))
+        """Each rule once, in their order."""
+        return tuple(rule for rules in self.by_subject.values() for rule in rules)
 
     @property
     def branch_suites(self) -> frozenset[str]:

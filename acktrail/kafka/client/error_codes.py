@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from kafka.errors import kafka_errors
 
@@ -83,6 +83,14 @@ def error_for(code: int, message: str | None, *, operation: str, kind: str, name
     if code in _TRY_LATER:
         return errors.RetryableError(f"{subject} cannot be asked right now: {text}", hint="try again", data=data)
     return errors.AcktrailError(f"Kafka refused {subject}: {text}", hint="see the broker's log", data=data)
+
+
+def librdkafka_error(error: Any, *, operation: str, kind: str, name: str) -> errors.AcktrailError:
+    """The same for a ``KafkaError`` of confluent-kafka. Codes below 0 are librdkafka's own: no answer in time, no
+    connection."""
+    if error.code() < 0:
+        return errors.RetryableError(f"{kind} {name!r} cannot be asked right now: {error.str()}", hint="try again")
+    return error_for(error.code(), error.str(), operation=operation, kind=kind, name=name)
 
 
 class Outcome(StrEnum):

@@ -35,7 +35,7 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
 from acktrail.kafka.client.credentials import token_source
-from acktrail.kafka.client.error_codes import error_for
+from acktrail.kafka.client.error_codes import librdkafka_error
 from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail.model.log_positions import Position, SourcePartition
 
@@ -283,7 +283,9 @@ class TargetTopics:
                 return {key: entry.value for key, entry in found.items()}
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                    raise self._failed(error, "DESCRIBE_CONFIGS", name) from None
+                    raise librdkafka_error(
+                        error.args[0], operation="DESCRIBE_CONFIGS", kind="topic", name=name
+                    ) from None
             if is_made:
                 time.sleep(_WAIT_S)
             else:
@@ -300,7 +302,7 @@ class TargetTopics:
             self._result(self._client.create_topics([new], request_timeout=self._timeout_s))
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another writer was first
-                raise self._failed(error, "CREATE", name) from None
+                raise librdkafka_error(error.args[0], operation="CREATE", kind="topic", name=name) from None
 
     def _result(self, answers: Mapping[Any, Any]) -> Any:
         (answer,) = answers.values()
@@ -309,13 +311,6 @@ class TargetTopics:
     @property
     def _timeout_s(self) -> float:
         return self._config.request_timeout_ms / 1_000
-
-    @staticmethod
-    def _failed(error: KafkaException, operation: str, name: str) -> Exception:
-        inner = error.args[0]
-        if inner.code() < 0:
-            return RetryableError(f"the topic {name} cannot be asked for: {inner.name()}", hint="try again")
-        return error_for(inner.code(), inner.str(), operation=operation, kind="topic", name=name)
 
 
 class HeldUp(RetryableError):

@@ -21,12 +21,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
+from acktrail.errors import ConfigurationError, InputError, RetryableError
 from acktrail.format.wire.state_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.changes import ConfigsChange, raise_unless_done
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.kafka.client.error_codes import error_for
+from acktrail.kafka.client.error_codes import error_for, librdkafka_error
 from acktrail.kafka.describe_configs import broker_config
 from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail.model.records import StateRecord, Tombstone
@@ -157,7 +157,7 @@ class DemoCluster:
             try:
                 future.result(timeout=self._deadline.remaining_s + 1)
             except KafkaException as error:
-                raise to_acktrail_error(error, operation=operation, kind="topic", name=name) from error
+                raise librdkafka_error(error.args[0], operation=operation, kind="topic", name=name) from error
 
 
 def _names(admin: ShareGroupAdmin) -> frozenset[str]:
@@ -194,21 +194,21 @@ def write_all(
     """Write records, each as ``Producer.produce`` takes it, and wait until the broker has them; the last offset by
     partition. `count` is called for each one. Raises WorkloadUnfinished, and why the first one that failed did."""
     last: dict[int, int] = {}
-    failures: list[KafkaException] = []
+    failures: list[KafkaError] = []
 
     def note(error: KafkaError | None, message: Message) -> None:
         count()
         if error is None:
             last[message.partition() or 0] = message.offset() or 0
         else:
-            failures.append(KafkaException(error))
+            failures.append(error)
 
     for row in rows:
         producer.produce(topic, on_delivery=note, **row)
         producer.poll(0)
     left = producer.flush(deadline.remaining_s)
     if failures:
-        raise to_acktrail_error(failures[0], operation="WRITE", kind="topic", name=topic) from failures[0]
+        raise librdkafka_error(failures[0], operation="WRITE", kind="topic", name=topic)
     if left:
         raise WorkloadUnfinished("its time is over", waiting_for=f"{left} records to be written to {topic!r}")
     return last
@@ -263,14 +263,6 @@ def state_records(
 def client_properties(config: KafkaConfig) -> dict[str, Any]:
     """What a client of librdkafka is configured with to connect as `config` says; it logs nothing."""
     return {**to_librdkafka(config), "log_level": 2}
-
-
-def to_acktrail_error(error: KafkaException, *, operation: str, kind: str, name: str = "") -> AcktrailError:
-    """What a caller can act on; codes below 0 are librdkafka's own: no answer in time, no connection."""
-    inner: KafkaError = error.args[0]
-    if inner.code() < 0:
-        return RetryableError(f"{kind} {name!r}: {inner.str()}", hint="try again")
-    return error_for(inner.code(), inner.str(), operation=operation, kind=kind, name=name)
 
 
 class StateTopicEditor:

@@ -14,6 +14,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import OutcomeUnknown
+from acktrail.kafka.client.error_codes import librdkafka_error
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_demo.workload.demo_cluster import (
     DemoCluster,
@@ -21,7 +22,6 @@ from acktrail_demo.workload.demo_cluster import (
     StateObserver,
     WorkloadDeadline,
     client_properties,
-    to_acktrail_error,
 )
 from acktrail_demo.workload.scenario import (
     Action,
@@ -177,7 +177,7 @@ class ShareMember:
         try:
             yield
         except KafkaException as error:
-            raise to_acktrail_error(error, operation="READ", kind="group", name=self._group_id) from error
+            raise librdkafka_error(error.args[0], operation="READ", kind="group", name=self._group_id) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,11 @@ from servers.guarded_broker import GuardedBroker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, Unreachable
+from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError, Unreachable
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientCredentials, ClientSettings, addresses_of, to_librdkafka
 from acktrail.kafka.client.connection_errors import explain
+from acktrail_connect.sinks.target_topics import TargetTopics
 from acktrail_embedded import EmbeddedBroker
 from acktrail_embedded.kafka.embedded_broker import free_ports
 
@@ -198,16 +199,18 @@ def unreachable(address: str) -> Unreachable:
 
 
 def test_every_address_is_tried_and_named() -> None:
-    """A list of dead brokers names all of them, and says that they refused the connection."""
-    ports = free_ports()
-    error = unreachable(f"127.0.0.1:{ports.client},127.0.0.1:{ports.controller}")
-    assert all(said in error.message for said in (str(ports.client), str(ports.controller), "refused"))
+    """A list of dead brokers names all of them, and says that they refused the connection. What librdkafka cannot ask
+    is asked again."""
+    dead = [f"127.0.0.1:{port}" for port in free_ports()]
+    error = unreachable(",".join(dead))
+    assert all(said in error.message for said in (*dead, "refused"))
+    with pytest.raises(RetryableError, match="'orders' cannot be asked right now"):
+        TargetTopics(KafkaConfig(bootstrap_servers=dead[0], request_timeout_ms=500)).ready("orders", None, -1)
 
 
 def test_one_living_address_is_enough(kafka: KafkaConfig) -> None:
     """A dead broker in the list does not keep the others from answering."""
-    dead = free_ports().client
-    config = KafkaConfig(bootstrap_servers=f"127.0.0.1:{dead},{kafka.bootstrap_servers}")
+    config = KafkaConfig(bootstrap_servers=f"127.0.0.1:{free_ports().client},{kafka.bootstrap_servers}")
     with ShareGroupAdmin(config) as admin:
         assert admin.broker_ids()
 

@@ -66,6 +66,8 @@ def no_record_offsets(tables: Tables) -> NoRecords:
 def changes_of_records(changes: pa.Table, none: NoRecords) -> pa.Table:
     """Rows of ``DELIVERY_HISTORY`` in which no offset that is no record is archived or handed back: ranges are cut
     there."""
+    if not none:
+        return changes
     groups = pa.array(sorted({group for group, _, _ in none}), pa.string())
     is_ended = pc.is_in(changes["delivery_state"].cast(pa.int64()), value_set=_ENDED)
     is_cut = pc.and_(is_ended, pc.is_in(changes["group_id"].cast(pa.string()), value_set=groups))

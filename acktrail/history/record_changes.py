@@ -68,8 +68,8 @@ _DATING: Final = [CAUSES[cause] for cause in DATING]
 def record_changes(
     held: pa.Table, records: pa.Table, missing: Int64Array, report_from: Mapping[int, int]
 ) -> tuple[pa.Table, pa.Table]:
-    """Rows of ``CHANGE_COLUMNS`` in log order, texts as dictionaries, and the rows `held` after them: of every share
-    partition ever seen.
+    """Rows of ``CHANGE_COLUMNS``, texts as dictionaries, in the order in which they are stored: by share partition,
+    first offset, and place in the log. And the rows `held` after them: of every share partition ever seen.
 
     Args:
         held: rows of ``HELD_COLUMNS``: the states before the first record.
@@ -85,10 +85,18 @@ def record_changes(
     numbers, of_key = np.unique(log.keys["state_partition"].to_numpy(), return_inverse=True)
     least = np.array([report_from.get(number, 0) for number in numbers.tolist()], np.int64)[of_key]
     reported = np.flatnonzero((log.offset >= least[log.owner])[changes.row])
-    in_log = np.empty(len(log.place), np.int64)
-    in_log[by_partition_and_offset(log.place, log.owner)] = np.arange(len(in_log))
-    changes = changes.take(reported[ascending(in_log[changes.row[reported]])]).joined()
+    changes = changes.take(reported[ascending(changes.row[reported])]).joined()
+    changes = changes.take(by_partition_and_offset(_ranks(log.keys)[log.owner[changes.row]], changes.first))
     return _change_table(log, changes), pa.concat_tables([log.untouched, _held_table(log)])
+
+
+def _ranks(keys: pa.Table) -> Int64Array:
+    """The place of each share partition among all, the same on every state partition."""
+    codes = key_codes(keys[name] for name in KEY_COLUMNS)
+    order = pc.sort_indices(keys, [(name, "ascending") for name in KEY_COLUMNS]).to_numpy()
+    ranks = np.empty(len(codes), np.int64)
+    ranks[codes[order]] = np.arange(len(codes))
+    return ranks[codes]
 
 
 def _changes(log: HistoryLog) -> MarkChanges:

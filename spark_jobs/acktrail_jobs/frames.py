@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.delta.table_layout import RECORDS_ROW_GROUP
 from acktrail_jobs.local_session import LocalSession
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROWS_OF_A_PIECE: Final = 500_000
-"""Records of a piece of the work, about, however many executors there are. Neighbouring pieces read the row groups
-between them both: at a million records in four files, pieces of 250,000 took a tenth more processor time."""
+"""Records of a piece of the work, about, however many executors there are."""
 RECORDS_OF_A_STATE: Final = 4
 """A saved state counts as this many records where work is divided."""
 _ROWS_AT_ONCE: Final = 65_536
@@ -131,6 +131,19 @@ def pieces_of(items: Iterable[T], weight: Callable[[T], int], rows: int = ROWS_O
     """`items` as pieces of about `rows` each, by their weight."""
     own = list(items)
     return balanced_pieces(own, weight, -(-sum(map(weight, own)) // rows))
+
+
+def pieces_of_records(
+    items: Iterable[T], records_of: Callable[[T], int], *, files: int, share_partitions: int
+) -> list[tuple[T, ...]]:
+    """`items`, each a state partition, as pieces of about ``ROWS_OF_A_PIECE`` records. `share_partitions`: how many
+    states are saved, which are all read and written again. Two neighbouring pieces both read the row group between them
+    in each of the `files`: the records alone make no more pieces than read half of them twice."""
+    own = list(items)
+    records, states = sum(map(records_of, own)), RECORDS_OF_A_STATE * share_partitions
+    most = 1 + records // (2 * RECORDS_ROW_GROUP * max(1, files))
+    count = max(min(-(-records // ROWS_OF_A_PIECE), most), -(-states // ROWS_OF_A_PIECE))
+    return balanced_pieces(own, lambda item: 1 + states // len(own) + records_of(item), count)
 
 
 def balanced_pieces(items: Iterable[T], weight: Callable[[T], int], count: int) -> list[tuple[T, ...]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS,
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.format.wire.state_record import encode, encode_key
 from acktrail.history.history_reader import HistoryReader
-from acktrail.history.history_tables import HistoryTables, saved_rows
+from acktrail.history.history_tables import HistoryTables, in_lookup_order, saved_rows
 from acktrail.model.batches import StateBatch
 from acktrail.model.offset_changes import LAST_OFFSET, KnownState, StatusChange
 from acktrail.model.records import ShareUpdate, StateRecord, Tombstone
@@ -35,8 +34,9 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.api import build_history
+from acktrail_jobs.frames import pieces_of_records
 from acktrail_jobs.history import history_run
-from acktrail_jobs.history.history_run import PlannedStep, apply_records
+from acktrail_jobs.history.history_run import apply_records
 
 
 def expected(written: Written) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:
@@ -300,6 +300,7 @@ KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partiti
 PLACE = 3
 SKIPPED = "skipped"
 ORDER = ("record_offset", "group_id", "topic_id", "partition", "first_offset")
+IN_LOG = [(name, "ascending") for name in ("state_partition", *ORDER)]
 Entry = StateRecord | SharePartition | str | None
 """A share partition stands for a record of it that cannot be decoded, None for one whose key cannot be read, a string
 for one of a type that a broker skips."""
@@ -368,7 +369,8 @@ class AppliedRecords(NamedTuple):
 def applied(rows: pa.Table, begin: int, end: int, held: pa.Table, report_from: int = 0) -> AppliedRecords:
     """The records from `begin` to before `end`."""
     own = rows.filter((pc.field("offset") >= begin) & (pc.field("offset") < end))
-    return AppliedRecords(*apply_records(own, held, {PLACE: begin}, {PLACE: report_from}, lambda *_: []))
+    made = AppliedRecords(*apply_records(own, held, {PLACE: begin}, {PLACE: report_from}, lambda *_: []))
+    return made._replace(changes=made.changes.cast(CHANGE_COLUMNS).sort_by(IN_LOG))
 
 
 def end_of(part: AppliedRecords, begin: int) -> int:
@@ -393,6 +395,14 @@ def test_state_partitions_are_applied_together(one: Log, other: Log, cut: int, f
             number = pc.field("state_partition") == rows["state_partition"][0] if rows.num_rows else pc.scalar(False)
             order = [(name, "ascending") for name in ORDER if name in ours.schema.names]
             assert ours.filter(number).sort_by(order).to_pylist() == theirs.sort_by(order).to_pylist()
+
+
+@given(logs, logs)
+def test_changes_come_in_the_order_in_which_they_are_stored(one: Log, other: Log) -> None:
+    """Also where a share partition has records on two state partitions."""
+    rows = pa.concat_tables([_on(PLACE, one, -1), _on(PLACE + 1, other, -1)])
+    found = apply_records(rows, HELD_COLUMNS.empty_table(), {}, {}, lambda *_: [])[0].cast(CHANGE_COLUMNS)
+    assert in_lookup_order(found.sort_by(IN_LOG)).to_pylist() == found.to_pylist()
 
 
 def _on(state_partition: int, log: Log, missing: int) -> pa.Table:
@@ -487,12 +497,13 @@ def _wide_update(dice: random.Random, begin: int) -> ShareUpdate:
 
 
 @pytest.mark.parametrize(
-    ("records", "share_partitions", "pieces"), [(50, 24, 1), (50, 1_000_000, 8), (2_000_000, 24, 4), (0, 0, 1)]
+    ("records", "files", "share_partitions", "pieces"),
+    [(50, 1, 24, 1), (50, 1, 1_000_000, 8), (2_000_000, 1, 24, 4), (2_000_000, 40, 24, 2), (0, 0, 0, 1)],
 )
-def test_records_and_saved_states_divide_a_step(records: int, share_partitions: int, pieces: int) -> None:
-    """All states are written again: a step of few records is several pieces where many are saved."""
-    rows = Counter(dict.fromkeys(range(50), records // 50))
-    step = PlannedStep(paths=("a",), ends=dict.fromkeys(range(50), 9), rows=rows)
-    found = step.pieces({}, share_partitions)
+def test_records_files_and_states_make_pieces(records: int, files: int, share_partitions: int, pieces: int) -> None:
+    """All states are written again: few records are several pieces where many are saved. Many small files are read by
+    few, as neighbours read a row group of each."""
+    numbers = range(50)
+    found = pieces_of_records(numbers, lambda _: records // 50, files=files, share_partitions=share_partitions)
     assert len(found) == pieces
-    assert [number for piece in found for number in piece] == list(range(50))
+    assert [number for piece in found for number in piece] == [*numbers]

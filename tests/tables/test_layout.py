@@ -59,7 +59,7 @@ def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> Non
     tables.append("state_records", rows)
     (file,) = (tmp_path / "state_records").glob("*.parquet")
     assert pq.read_table(file, columns=["offset"])["offset"].to_pylist() == list(range(80_000))
-    assert [pq.ParquetFile(file).metadata.row_group(each).num_rows for each in (0, 1)] == [65_536, 14_464]
+    assert [pq.ParquetFile(file).metadata.row_group(each).num_rows for each in (0, 1)] == [16_384, 16_384]
     assert tables.read("state_records")["batches"].null_count == 40_000
 
 

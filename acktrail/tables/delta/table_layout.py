@@ -44,10 +44,11 @@ _FIELDS_OF_BATCHES: Final = tuple(
 _CHUNKED_ROW_GROUP: Final = 32_768
 """Rows with a minimum and maximum of their own: the least that a lookup reads."""
 _ROW_GROUP: Final = 131_072
-_RECORDS_ROW_GROUP: Final = 65_536
-"""Rows of ``state_records``, ordered by state partition in each commit: a reader of some skips the others' groups."""
+RECORDS_ROW_GROUP: Final = 16_384
+"""Rows of ``state_records``, ordered by state partition in each commit: a reader of some skips the others' groups. With
+65,536 a reader of all takes a fifth less processor time, and ten readers of a tenth each take twice as much."""
 _MASSES: Final = {
-    "state_records": (STATE_RECORDS, _RECORDS_ROW_GROUP, _FIELDS_OF_BATCHES),
+    "state_records": (STATE_RECORDS, RECORDS_ROW_GROUP, _FIELDS_OF_BATCHES),
     "delivery_history": (
         *(DELIVERY_HISTORY, _CHUNKED_ROW_GROUP),
         ("first_offset", "last_offset", "record_offset", "record_timestamp_ms"),

@@ -53,16 +53,13 @@ from acktrail.tables.records.record_files import (
     rows_between,
 )
 from acktrail_jobs.frames import (
-    RECORDS_OF_A_STATE,
-    ROWS_OF_A_PIECE,
     JobSession,
-    balanced_pieces,
     collected_pieces,
     frame_of,
     in_process,
     list_columns,
     one_row,
-    pieces_of,
+    pieces_of_records,
     rows_in,
 )
 
@@ -74,8 +71,6 @@ RECORDS_OF_A_STEP: Final = 2_000_000
 again."""
 _AT_ONCE: Final = 250_000
 """The same where records are not in order: executors hold all that a step has."""
-_ROW_GROUP: Final = 65_536
-"""Records that a reader of some state partitions reads at least of each file."""
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
 _LOG_ORDER: Final = [("state_partition", "ascending"), ("offset", "ascending")]
@@ -170,7 +165,8 @@ class _Run:
         positions = self._saved.positions
         new = StepRecords(step=step, begins=positions, report_from=self._report_from)
         built = partial(build_piece, self._stored.config, self._cluster_id, new, self._saved)
-        pieces = step.pieces(positions, self._saved.share_partitions)
+        numbers, saved = sorted({**positions, **step.ends}), self._saved.share_partitions
+        pieces = pieces_of_records(numbers, step.rows.__getitem__, files=len(step.paths), share_partitions=saved)
         return collected_pieces(spark, "build the history of records", pieces, built, _BUILT)
 
     def _save(self, found: pa.Table, step: PlannedStep) -> None:
@@ -209,8 +205,9 @@ def all_changes(spark: JobSession, stored: Tables) -> DataFrame:
     files = RecordFiles(stored, records)
     steps = planned_steps(stored, files.oldest_first(files.paths), {})
     rows = sum((step.rows for step in steps), Counter[int]())
+    pieces = pieces_of_records(sorted(rows), rows.__getitem__, files=len(files.paths), share_partitions=0)
     making = partial(_changes_of_piece, stored.config, cluster_of(records) or "", steps)
-    return frame_of(spark, pieces_of(sorted(rows), rows.__getitem__), making, DELIVERY_HISTORY)
+    return frame_of(spark, pieces, making, DELIVERY_HISTORY)
 
 
 def _changes_of_piece(
@@ -261,17 +258,20 @@ def build_piece(
 
 
 def _history_file(tables: Tables, changes: Sequence[pa.Table]) -> pa.Table:
-    rows = history_tables.in_lookup_order(pa.concat_tables(changes))
+    pieces = [rows for rows in changes if rows.num_rows]
+    rows = pieces[0] if len(pieces) == 1 else history_tables.in_lookup_order(pa.concat_tables(pieces))
     return written_file(tables.place(history_tables.CHANGES), rows.drop_columns(["chunk"]))
 
 
 def apply_records(
     records: pa.Table, held: pa.Table, begins: Mapping[int, int], report_from: Mapping[int, int], spans: CommitSpans
 ) -> tuple[pa.Table, pa.Table, dict[int, int]]:
-    """Rows of ``CHANGE_COLUMNS``; the states after them, rows of ``HELD_COLUMNS``; and by state partition the offset
-    after the last record. Applies `records` (rows of ``HISTORY_INPUTS``, by state partition and offset) to the states
-    `held` of their state partitions, which are those before `begins`. `spans` is asked only where offsets are missing.
-    Those that one commit of the exporter spans are not in Kafka either; any others were not exported."""
+    """Rows of ``CHANGE_COLUMNS`` as of ``record_changes``; the states after them, rows of ``HELD_COLUMNS``; and by
+    state partition the offset after the last record.
+
+    Applies `records` (rows of ``HISTORY_INPUTS``, by state partition and offset) to the states `held` of their state
+    partitions, which are those before `begins`. `spans` is asked only where offsets are missing. Those that one commit
+    of the exporter spans are not in Kafka either; any others were not exported."""
     numbers, offsets = records["state_partition"].to_numpy(), records["offset"].to_numpy()
     last = np.flatnonzero(np.diff(numbers, append=-1))
     missing = _missing(numbers, offsets, begins, spans)
@@ -313,17 +313,6 @@ class PlannedStep:
     ends: Mapping[int, int] = field(default_factory=dict)
     rows: Counter[int] = field(default_factory=Counter)
     in_order: bool = True
-
-    def pieces(self, positions: Mapping[int, int], share_partitions: int) -> list[tuple[int, ...]]:
-        """All state partitions in pieces. `positions`: where the step begins; `share_partitions`: how many states are
-        saved, which are all written again. Neighbours lie in one row group, which every piece of them reads: the
-        records alone make no more pieces than read each of them twice."""
-        total, states = self.rows.total(), RECORDS_OF_A_STATE * share_partitions
-        most = 2 + total // (_ROW_GROUP * len(self.paths)) if self.paths else 1
-        count = max(min(-(-total // ROWS_OF_A_PIECE), most), -(-states // ROWS_OF_A_PIECE))
-        numbers = sorted({**positions, **self.ends})
-        own = states // max(1, len(numbers))
-        return balanced_pieces(numbers, lambda number: 1 + own + self.rows[number], count)
 
 
 def planned_steps(tables: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> list[PlannedStep]:

@@ -25,7 +25,7 @@ from acktrail.history.observed_run import OFFSET_COLUMNS, Coverage, Observation,
 from acktrail.history.partition_replay import SAVED_COLUMNS
 from acktrail.history.replay_resume import ReplayStart, replay_of
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.frames import RECORDS_OF_A_STATE, JobSession, frame_of, pieces_of
+from acktrail_jobs.frames import JobSession, frame_of, pieces_of, pieces_of_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,11 +52,10 @@ class ReplayedRun:
     buckets: int = 1
 
     def pieces(self) -> list[tuple[Coverage, ...]]:
-        """The state partitions that have records. Neighbours lie in one row group of a file that is not compacted, and
-        each piece of them reads it."""
+        """The state partitions that have records."""
         exported = sorted((c for c in self.coverages.values() if c.end_offset), key=lambda c: c.state_partition)
-        states = RECORDS_OF_A_STATE * self.start.saved.share_partitions // max(1, len(exported))
-        return pieces_of(exported, lambda coverage: states + self.start.records_of(coverage))
+        files, saved = len(self.start.paths or ()), self.start.saved.share_partitions
+        return pieces_of_records(exported, self.start.records_of, files=files, share_partitions=saved)
 
     def replayed(self, coverages: Sequence[Coverage]) -> Iterator[pa.Table]:
         """Rows of ``STATES`` of a piece: an executor reads its records, and replays them."""

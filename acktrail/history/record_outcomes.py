@@ -42,7 +42,7 @@ SETTLED_INPUTS: Final = (
     *("first_offset", "last_offset", "before_standing", "standing", "delivery_state"),
     *("state_partition", "record_offset", "record_timestamp_ms"),
 )
-"""The columns of ``DELIVERY_HISTORY`` that `settled_counts` needs."""
+"""The columns of ``DELIVERY_HISTORY`` that `outcome_counts` needs."""
 _UNKNOWN: Final = OffsetStatusKind.UNKNOWN.value
 _ABSENT: Final = OffsetStatusKind.ABSENT.value
 _BELOW_START: Final = OffsetStatusKind.BELOW_START.value
@@ -70,7 +70,7 @@ class AffectedRange:
         return RecordCounter(self.hidden).count(self.first_offset, self.last_offset)
 
 
-class SettledHistory:
+class RecordOutcomes:
     """The history of `ranges` in `tables`, one a share partition; ForeignCluster where it is another cluster's. Reads
     ``delivery_history`` once. `state_topic_id`: the state topic that Kafka has; None: not known."""
 
@@ -109,7 +109,7 @@ class SettledHistory:
             & one_of("topic_id", {own.key.topic_id for own in ranges})
             & (pc.field("first_offset") <= max(own.last_offset for own in ranges))
             & (last.is_null() | (last >= min(own.first_offset for own in ranges)))
-            & settled_filter()
+            & outcome_filter()
         )
         self._rows = snapshot.read(columns=SETTLED_INPUTS, where=where)
 
@@ -149,28 +149,28 @@ class SettledHistory:
         missing = np.array([gaps.get(address, -1) for address in addresses], np.int64)
         changes, _ = record_changes(held, records, missing, self.positions)
         made = changes.cast(CHANGE_COLUMNS).select(SETTLED_INPUTS)
-        self._rows = pa.concat_tables([self._rows, made.filter(settled_filter())])
+        self._rows = pa.concat_tables([self._rows, made.filter(outcome_filter())])
         self.positions = {**self.positions, **ends}
 
-    def outcomes(self) -> dict[SharePartition, SettledCounts]:
+    def outcomes(self) -> dict[SharePartition, OutcomeCounts]:
         """What is known of each range."""
         if self._refusal is not None:
-            return {own.key: SettledCounts(unknown=own.records, reason=self._refusal) for own in self._ranges}
+            return {own.key: OutcomeCounts(unknown=own.records, reason=self._refusal) for own in self._ranges}
         rows = {
             SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=partition): own
             for (group_id, topic_id, partition), own in by_share_partition(self._rows)
         }
         return {own.key: self._outcome(own, rows.get(own.key)) for own in self._ranges}
 
-    def _outcome(self, own: AffectedRange, rows: pa.Table | None) -> SettledCounts:
+    def _outcome(self, own: AffectedRange, rows: pa.Table | None) -> OutcomeCounts:
         if rows is None:
             reason = (
                 self._not_kept or "the history has no record of it (acktrail run export, then acktrail run history)"
             )
-            return SettledCounts(unknown=own.records, reason=reason)
+            return OutcomeCounts(unknown=own.records, reason=reason)
         number = own.state_partition
         doubts = [] if number is None else self._doubts[number]
-        found = settled_counts(rows, own.first_offset, own.last_offset, doubts, own.hidden)
+        found = outcome_counts(rows, own.first_offset, own.last_offset, doubts, own.hidden)
         if number is None or own.record_offset is None:
             reason = "whether the history is up to date is not known"
         elif self.positions[number] <= own.record_offset:
@@ -185,7 +185,7 @@ class SettledHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettledCounts:
+class OutcomeCounts:
     """Numbers of records in a range that the group last acknowledged or archived, by its history.
 
     `unknown`: those with a part of the history missing, before the first record of the share partition or since their
@@ -200,8 +200,8 @@ class SettledCounts:
     reason: str | None = None
 
 
-def settled_filter() -> pc.Expression:
-    """The rows of ``DELIVERY_HISTORY`` that `settled_counts` needs: changes to acknowledged or archived, to and from an
+def outcome_filter() -> pc.Expression:
+    """The rows of ``DELIVERY_HISTORY`` that `outcome_counts` needs: changes to acknowledged or archived, to and from an
     unknown status, and the first of a share partition."""
     is_settled = one_of("delivery_state", [_ACKNOWLEDGED, _ARCHIVED])
     return is_settled | (pc.field("standing") == _UNKNOWN) | one_of("before_standing", [_UNKNOWN, _ABSENT])
@@ -218,14 +218,14 @@ def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], p
         yield (group_id, topic_id, partition), own
 
 
-def settled_counts(
+def outcome_counts(
     rows: pa.Table, first: int, last: int, doubts: Sequence[int] = (), hidden: Sequence[Span] = ()
-) -> SettledCounts:
+) -> OutcomeCounts:
     """Counts what the group last did with the records from `first` to `last` (inclusive), without the offsets in
     `hidden`.
 
     Args:
-        rows: of one share partition, in log order, with `SETTLED_INPUTS`; at least those that `settled_filter`
+        rows: of one share partition, in log order, with `SETTLED_INPUTS`; at least those that `outcome_filter`
             chooses and that share an offset with the range. If they are on several state partitions, their order is
             not known, and so is no record.
         doubts: offsets of state records that may be about the share partition and cannot be read.
@@ -233,7 +233,7 @@ def settled_counts(
     Cost: some numpy operations, and two assignments to slices for each row.
     """
     if pc.count_distinct(rows["state_partition"]).as_py() != 1:
-        return SettledCounts(unknown=RecordCounter(hidden).count(first, last))
+        return OutcomeCounts(unknown=RecordCounter(hidden).count(first, last))
     begins = np.maximum(rows["first_offset"].to_numpy(), first)
     ends = np.minimum(pc.fill_null(rows["last_offset"], last).to_numpy(), last) + 1
     meets = begins < ends
@@ -246,7 +246,7 @@ def settled_counts(
     is_hidden = np.searchsorted(spans[:, 0], edges[:-1], "right") > np.searchsorted(spans[:, 1], edges[:-1], "right")
     lengths[is_hidden] = 0
     is_known = cells.is_seen & (cells.settled_at >= np.maximum(cells.lost_at, max(doubts, default=_NEVER)))
-    return SettledCounts(
+    return OutcomeCounts(
         acknowledged=int(lengths[cells.kinds == _ACKNOWLEDGED].sum()),
         archived=int(lengths[cells.kinds == _ARCHIVED].sum()),
         unknown=int(lengths[~is_known].sum()),

@@ -23,7 +23,7 @@ _SETTLED: Final = (*KEY_COLUMNS, *LOST)
 _STATUSES: Final = ("cluster_id", *KEY_COLUMNS, "topic", "status", *LOST)
 
 
-def note_seen(tables: Tables, groups: Sequence[str], seen_by: str, at: dt.datetime) -> pa.Table:
+def acknowledge_losses(tables: Tables, groups: Sequence[str], seen_by: str, at: dt.datetime) -> pa.Table:
     """Acknowledge, in the name of `seen_by`, the losses that the newest statuses show of the groups that match one of
     `groups` (shell style). Gives the new rows of ``status_changes``; none: there is nothing to acknowledge.
 
@@ -53,7 +53,7 @@ def _seen_text(row: Mapping[str, Any], seen_by: str) -> str:
     return f"records lost for good: {lost}; seen by {seen_by}"
 
 
-def seen_losses(tables: Tables) -> pa.Table:
+def acknowledged_losses(tables: Tables) -> pa.Table:
     """Key and ``LOST`` of each share partition: how many records were acknowledged as lost, by any clock."""
     rows = tables.read(_CHANGES, columns=_SETTLED, where=pc.field("archived_seen").is_valid())
     return grouped(rows, KEY_COLUMNS, **dict.fromkeys(LOST, "max"))

@@ -39,7 +39,7 @@ from acktrail_expectations.evaluation import (
     suite_frames,
 )
 from acktrail_expectations.known_runs import choose_run, run_rows
-from acktrail_expectations.validation_input import RunData
+from acktrail_expectations.validation_input import ValidationInput
 
 _COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}
 """Counts without values: Data Docs do not escape what a group or a topic is called."""
@@ -115,7 +115,7 @@ def open_run(tables: TablesConfig, run_id: str | None = None) -> RunChecks:
     """
     store = Tables(tables)
     chosen = choose_run(store, run_id)
-    data = RunData.read(store, chosen, run_rows(store, chosen), every_record=True)
+    data = ValidationInput.read(store, chosen, run_rows(store, chosen), every_record=True)
     records = (piece for own in data.records.pieces() for piece in record_frames(data.records, own))
     pieces: dict[str, list[SuiteFrame]] = {}
     for piece in (*suite_frames(data, datetime.now(UTC)), *records):

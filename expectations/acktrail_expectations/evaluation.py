@@ -42,7 +42,7 @@ from acktrail_expectations.rule_results import (
     merged,
     stored_result,
 )
-from acktrail_expectations.validation_input import RunData, UnvalidatedRecords
+from acktrail_expectations.validation_input import UnvalidatedRecords, ValidationInput
 from acktrail_jobs.frames import JobSession, collected_pieces, in_process
 
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it logs a line for each engine that it lacks
@@ -284,7 +284,7 @@ def _state_record(topics: Mapping[str, str], row: Mapping[str, Any]) -> str:
     return f"{address} of {share_partition({**row, 'topic': topics.get(row['topic_id'])})}"
 
 
-def suite_frames(run: RunData, now: datetime) -> Iterator[SuiteFrame]:
+def suite_frames(run: ValidationInput, now: datetime) -> Iterator[SuiteFrame]:
     """Every suite of a run; of the state records, which executors evaluate, a frame without rows."""
 
     def of(suite: str, frame: pd.DataFrame, label: Label, why_empty: str) -> SuiteFrame:
@@ -319,7 +319,7 @@ def _piece(records: UnvalidatedRecords, frame: pd.DataFrame) -> SuiteFrame:
     return SuiteFrame(suite=RECORDS, checks=checks, frame=frame, label=label)
 
 
-def run_results(run: RunData, spark: JobSession | None, now: datetime) -> tuple[QualityResult, ...]:
+def run_results(run: ValidationInput, spark: JobSession | None, now: datetime) -> tuple[QualityResult, ...]:
     """In the order of the data's way. The rules on state records are evaluated on `spark`, unless these are few."""
     results: list[QualityResult] = []
     for piece in suite_frames(run, now):
@@ -345,7 +345,7 @@ def _evaluated(records: UnvalidatedRecords, partitions: Sequence[int]) -> Iterat
 
 
 def with_earlier_results(
-    results: tuple[QualityResult, ...], known: ValidationSummary, data: RunData
+    results: tuple[QualityResult, ...], known: ValidationSummary, data: ValidationInput
 ) -> tuple[QualityResult, ...]:
     """State records are validated once: those of the run's earlier validation stay in its results. Raw bytes that
     matched then prove nothing about records that came since."""

@@ -62,11 +62,11 @@ def validate_run(
     if present is not None and not every_record:
         return present
     from acktrail_expectations.evaluation import run_results, with_earlier_results  # loads Great Expectations
-    from acktrail_expectations.validation_input import SEQUENCE, RunData
+    from acktrail_expectations.validation_input import SEQUENCE, ValidationInput
 
     rows = run_rows(store, run_id)
     require_reconciled(store, run_id, rows)
-    data = RunData.read(store, run_id, rows, every_record=every_record)
+    data = ValidationInput.read(store, run_id, rows, every_record=every_record)
     results = run_results(data, spark, datetime.now(UTC) if now is None else now)
     if not every_record and (earlier := recorded(store, run_id)) is not None:
         results = with_earlier_results(results, earlier, data)

@@ -181,7 +181,7 @@ def _app_id(table: str, part: int | str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunData:
+class ValidationInput:
     """One run's rows, and the records and ranges that no run before it validated.
 
     `rows`: its own, by table (``run_rows``). `since`: where those begin. `why_bytes_not_compared`: why the
@@ -198,7 +198,7 @@ class RunData:
     why_bytes_not_compared: str | None
 
     @classmethod
-    def read(cls, store: Tables, run_id: str, rows: Mapping[str, pa.Table], *, every_record: bool) -> RunData:
+    def read(cls, store: Tables, run_id: str, rows: Mapping[str, pa.Table], *, every_record: bool) -> ValidationInput:
         """What is to be validated for `run_id`, which the tables have `rows` of; `every_record`: also what was
         validated before."""
         offsets = rows["offset_observations"]

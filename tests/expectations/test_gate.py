@@ -38,7 +38,7 @@ from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.known_runs import run_rows
 from acktrail_expectations.rule_results import record, recorded
-from acktrail_expectations.validation_input import SEQUENCE, RunData
+from acktrail_expectations.validation_input import SEQUENCE, ValidationInput
 
 _BATCH = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
@@ -294,7 +294,7 @@ def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> Non
     """Of two that read the same positions, the second one's commit is refused; both report what was recorded."""
     config = fill(tmp_path)
     store = Tables(config)
-    slow = RunData.read(store, RUN, run_rows(store, RUN), every_record=False)
+    slow = ValidationInput.read(store, RUN, run_rows(store, RUN), every_record=False)
     summary = validate_run(store, RUN)
 
     late = replace(summary, cluster_id="of the later one")

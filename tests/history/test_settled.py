@@ -25,11 +25,11 @@ from acktrail.history.history_completeness import _EVENT, _events
 from acktrail.history.history_reader import HistoryReader
 from acktrail.history.record_outcomes import (
     AffectedRange,
-    SettledCounts,
-    SettledHistory,
+    OutcomeCounts,
+    RecordOutcomes,
     by_share_partition,
-    settled_counts,
-    settled_filter,
+    outcome_counts,
+    outcome_filter,
 )
 from acktrail.model.offset_changes import (
     HistoryCompleteness,
@@ -55,14 +55,14 @@ def world(tmp_path: Path) -> World:
     return found
 
 
-def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> SettledCounts:
+def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> OutcomeCounts:
     """The history of offsets in the tables of `world`, where Kafka's newest state record of them is `newest`."""
     own = AffectedRange(key=KEY, first_offset=first, last_offset=last, state_partition=0, record_offset=newest)
     cluster = named.get("cluster_id", "c1")
-    return SettledHistory(world.tables, cluster, named.get("state_topic_id"), [own]).outcomes()[KEY]
+    return RecordOutcomes(world.tables, cluster, named.get("state_topic_id"), [own]).outcomes()[KEY]
 
 
-def numbers(found: SettledCounts) -> tuple[int, int, int]:
+def numbers(found: OutcomeCounts) -> tuple[int, int, int]:
     return found.acknowledged, found.archived, found.unknown
 
 
@@ -78,7 +78,7 @@ def test_without_a_history_nothing_is_known(world: World) -> None:
     assert "acktrail run history" in (told(world).reason or "")
     build(world.tables)
     own = AffectedRange(key=key_of("other"), first_offset=0, last_offset=4, state_partition=0, record_offset=2)
-    found = SettledHistory(world.tables, "c1", None, [own]).outcomes()[own.key]
+    found = RecordOutcomes(world.tables, "c1", None, [own]).outcomes()[own.key]
     assert (numbers(found), found.reason is None) == ((0, 0, 5), False)
 
 
@@ -128,7 +128,7 @@ def test_newer_records_go_on_from_what_is_held(world: World, gap: bool) -> None:
     """They are added to the history; where some were pruned unread, everything before is a least number."""
     use(world, "r1")
     own = AffectedRange(key=KEY, first_offset=0, last_offset=12, state_partition=0, record_offset=5)
-    found = SettledHistory(world.tables, "c1", None, [own])
+    found = RecordOutcomes(world.tables, "c1", None, [own])
     assert found.behind == (own,)
     positions, held = found.saved_states()
     assert positions == {0: 3}
@@ -173,14 +173,14 @@ def test_counts_are_those_counted_one_by_one(
     first = data.draw(st.integers(0, OFFSETS))
     last = data.draw(st.integers(first, OFFSETS))
     changes = changes_of(log, range(*gap), begin)
-    rows = dict(by_share_partition(change_table(changes).filter(settled_filter())))
+    rows = dict(by_share_partition(change_table(changes).filter(outcome_filter())))
     for key in KEYS:
         own = [change for change in changes if change.key == key]
         table = rows.get((key.group_id, key.topic_id, key.partition))
         if table is None:
             assert not own
             continue
-        found = settled_counts(table, first, last)
+        found = outcome_counts(table, first, last)
         assert (found.acknowledged, found.archived, found.unknown) == one_by_one(own, first, last)
 
 
@@ -198,19 +198,19 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
                 for offset in range(batch.first_offset, batch.last_offset + 1):
                     if batch.delivery_state in _SETTLED:
                         last_state[offset] = batch.delivery_state
-    rows = dict(by_share_partition(change_table(changes_of(log)).filter(settled_filter())))
+    rows = dict(by_share_partition(change_table(changes_of(log)).filter(outcome_filter())))
     table = rows.get((key.group_id, key.topic_id, key.partition))
     if table is None:
         assert not last_state
         return
-    found = settled_counts(table, 0, OFFSETS)
+    found = outcome_counts(table, 0, OFFSETS)
     states = list(last_state.values())
-    assert found == SettledCounts(
+    assert found == OutcomeCounts(
         acknowledged=states.count(2), archived=states.count(4), unknown=0, since_ms=found.since_ms
     )
     assert found.since_ms is not None
     hidden = sorted(data.draw(st.sets(st.integers(0, OFFSETS))))
-    rest = settled_counts(table, 0, OFFSETS, hidden=joined((offset, offset) for offset in hidden))
+    rest = outcome_counts(table, 0, OFFSETS, hidden=joined((offset, offset) for offset in hidden))
     seen = [state for offset, state in last_state.items() if offset not in hidden]
     assert (rest.acknowledged, rest.archived, rest.unknown) == (seen.count(2), seen.count(4), 0)
 
@@ -221,13 +221,13 @@ def test_an_unattributed_record_leaves_a_doubt(log: list[StateRecord], doubt: in
     changes = changes_of(log)
     for key in KEYS:
         own = [change for change in changes if change.key == key]
-        for _, table in by_share_partition(change_table(own).filter(settled_filter())):
+        for _, table in by_share_partition(change_table(own).filter(outcome_filter())):
             later = sum(
                 any(c.covers(o) and c.at.offset >= doubt and c.after.delivery_state in _SETTLED for c in own)
                 for o in range(OFFSETS + 1)
             )
-            assert settled_counts(table, 0, OFFSETS, doubts=[doubt]).unknown == OFFSETS + 1 - later
-            assert settled_counts(table, 0, OFFSETS, doubts=[]).unknown == 0
+            assert outcome_counts(table, 0, OFFSETS, doubts=[doubt]).unknown == OFFSETS + 1 - later
+            assert outcome_counts(table, 0, OFFSETS, doubts=[]).unknown == 0
 
 
 def lacking(world: World, run_id: str = "last", *, lost: int | None = None) -> HistoryCompleteness:

@@ -14,7 +14,7 @@ import pytest
 from acktrail.config import TablesConfig
 from acktrail.history.observed_run import Coverage, Observation, StateLog
 from acktrail.model.rules.catalogue import parse_rules
-from acktrail.tables.acknowledged_losses import seen_losses
+from acktrail.tables.acknowledged_losses import acknowledged_losses
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.reconcile.findings import (
     PLACES,
@@ -42,7 +42,7 @@ def rules_found(tables: Tables, rows: dict[str, Any]) -> set[str]:
     configs = [{"run_id": "r", "phase": "after", "configs": [*own.items()]} for own in rows.get("configs", ())]
     tables.append("group_observations", [own | {"group_id": f"g{number}"} for number, own in enumerate(configs)])
     found = (
-        share_partition_findings(verdicts, OBSERVATION, seen_losses(tables)),
+        share_partition_findings(verdicts, OBSERVATION, acknowledged_losses(tables)),
         without_start_findings(verdicts, OBSERVATION),
         state_partition_findings(logs, OBSERVATION),
         unpruned_findings(places, {0: logs[0]}, OBSERVATION),

@@ -17,7 +17,7 @@ from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 from acktrail.errors import AcktrailError, UnknownName
 from acktrail.history.observed_run import newest_run
 from acktrail.model.share_partition import SharePartition
-from acktrail.tables.acknowledged_losses import note_seen
+from acktrail.tables.acknowledged_losses import acknowledge_losses
 from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.view.cluster_health import cluster_health
@@ -350,7 +350,7 @@ def unfinished_records_that_the_retention_took(scene: Scene) -> Looks:
     scene.world.write(snapshot(scene.key, 120), update(scene.key, 120, 80, (batch(120, 199),)))
     row = yield 1
     assert (row["status"], row["lost_records"], row["removed_records"]) == ("loss_unseen", 70, 70)
-    note_seen(scene.world.tables, [scene.group], "Ada", scene.world.now)
+    acknowledge_losses(scene.world.tables, [scene.group], "Ada", scene.world.now)
     row = yield 1
     assert (row["status"], row["lost_records"]) == ("ok", 70)
 
@@ -438,7 +438,7 @@ def test_rejected_records_stay_until_somebody_has_seen_them(world: Sick, capsys:
     assert row["reason"].startswith("Lost for good: 400 given up. No one has confirmed this yet")
     said = run(capsys, "findings", "--group", "bill*", "--seen-by", "Ada", "--tables", world.config.uri)
     assert "billing orders 0: records lost for good: 400 given up; seen by Ada" in said.stdout
-    note_seen(world.tables, ["bill*"], "Ada", world.now)
+    acknowledge_losses(world.tables, ["bill*"], "Ada", world.now)
     assert world.look()["status"] == "idle"
     assert "poison_records_archived" not in world.found()
     world.log(0, 401)
@@ -461,7 +461,7 @@ def test_one_archived_record_among_many_is_a_loss(world: Sick) -> None:
     row = world.look()
     assert (row["status"], row["unseen_at"]) == ("loss_unseen", row["observed_at"])
     assert row["reason"].startswith("Lost for good: 1 given up. No one has confirmed this yet")
-    note_seen(world.tables, ["bill*"], "Ada", world.now)
+    acknowledge_losses(world.tables, ["bill*"], "Ada", world.now)
     assert world.look()["status"] == "ok"
     world.log(0, 402)
     world.write(update(KEY, 0, 402, (batch(400, 401, state=4),)))

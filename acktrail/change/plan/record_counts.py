@@ -25,7 +25,7 @@ from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.offset_ranges import RecordCounter, Span
 
 if TYPE_CHECKING:
-    from acktrail.history.record_outcomes import SettledHistory
+    from acktrail.history.record_outcomes import RecordOutcomes
 
 _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
@@ -125,7 +125,7 @@ def _unknown(facts: PartitionFacts, span: Span, reason: str) -> PassedFacts:
 def _read_history(
     connection: Cluster | None, tables: TablesConfig, snapshot: Snapshot, wanted: _Wanted
 ) -> dict[_Key, PassedFacts]:
-    from acktrail.history.record_outcomes import AffectedRange, SettledHistory
+    from acktrail.history.record_outcomes import AffectedRange, RecordOutcomes
     from acktrail.tables.delta.store import Tables
 
     cluster = snapshot.cluster
@@ -140,7 +140,7 @@ def _read_history(
         )
         for key, (facts, (first, last)) in wanted.items()
     }
-    history = SettledHistory(Tables(tables), cluster.cluster_id, cluster.state_topic_id, list(ranges.values()))
+    history = RecordOutcomes(Tables(tables), cluster.cluster_id, cluster.state_topic_id, list(ranges.values()))
     if connection is not None and history.behind:
         _add_newer(connection, history)
     outcomes = history.outcomes()
@@ -150,7 +150,7 @@ def _read_history(
     }
 
 
-def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
+def _add_newer(cluster: Cluster, history: RecordOutcomes) -> None:
     """Add to `history` the newer records of its share partitions that are behind. Records that were pruned before they
     were exported leave a gap, as in an export."""
     lookup = StateLookup(StateTopic(cluster.admin))

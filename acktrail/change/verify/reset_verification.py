@@ -38,7 +38,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.share_partition import SharePartition
-from acktrail.tables.records.pruned_records import exported_between
+from acktrail.tables.records.pruned_records import pruned_between
 
 T = TypeVar("T")
 
@@ -157,7 +157,7 @@ class _Verification:
         if self._is_complete:
             cluster = self._plan.cluster
             about = (cluster.cluster_id, cluster.state_topic_id, self._keys, pruned)
-            found = exported_between(self._journal.tables, *about)
+            found = pruned_between(self._journal.tables, *about)
         self._is_complete = found is not None
         for key, seen in found or ():
             self._seen[key].append(seen)

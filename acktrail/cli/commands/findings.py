@@ -92,11 +92,11 @@ def findings(
 
 
 def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
-    from acktrail.tables.acknowledged_losses import note_seen
+    from acktrail.tables.acknowledged_losses import acknowledge_losses
 
     if not groups or not seen_by.strip():
         raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")
-    noted = note_seen(store, groups, seen_by.strip(), dt.datetime.now(dt.UTC))
+    noted = acknowledge_losses(store, groups, seen_by.strip(), dt.datetime.now(dt.UTC))
     if not noted.num_rows:
         raise InputError("no group of that name has lost records", hint="`acktrail findings` lists them")
     for row in noted.to_pylist():

@@ -21,7 +21,7 @@ from acktrail.tables.delta.store import Tables
 _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 
 
-def exported_between(
+def pruned_between(
     tables: TablesConfig,
     cluster_id: str,
     state_topic_id: str | None,

@@ -36,7 +36,7 @@ Judge = Callable[[Any, pa.Table, pa.Table], pa.Table]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketJudge:
     """Judges the buckets of `run`. `described`: what the brokers answered about groups, logs and topics; `looked`: what
-    ``looked_offsets`` gives, `settled`: what ``seen_losses`` gives. An executor gets it with its work."""
+    ``looked_offsets`` gives, `settled`: what ``acknowledged_losses`` gives. An executor gets it with its work."""
 
     run: ReplayedRun
     described: Descriptions

@@ -47,7 +47,7 @@ PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
 
 
 def share_partition_findings(rows: pa.Table, observation: Observation, settled: pa.Table) -> pa.Table:
-    """Rows of ``FINDINGS`` from rows of ``RECONCILED``. `settled`: what ``seen_losses`` gives."""
+    """Rows of ``FINDINGS`` from rows of ``RECONCILED``. `settled`: what ``acknowledged_losses`` gives."""
     unseen = _without(rows, settled)
     found = [rows_of_rule(rule, broken(rows), observation) for rule, broken in _RULES.items()]
     found.append(rows_of_rule("poison_records_archived", _archived(unseen), observation))

@@ -23,7 +23,7 @@ from acktrail.history.no_record_offsets import looked_offsets
 from acktrail.history.observed_run import PHASES, Observation, read_descriptions, read_observation
 from acktrail.history.replay_resume import ReplayResume
 from acktrail.history.saved_states import REPLAY
-from acktrail.tables.acknowledged_losses import seen_losses
+from acktrail.tables.acknowledged_losses import acknowledged_losses
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
@@ -151,7 +151,7 @@ def bucket_judge(stored: Tables, run: ReplayedRun) -> BucketJudge:
         run=run,
         described=read_descriptions(stored, run.observation.run_id),
         looked=looked_offsets(stored),
-        settled=seen_losses(stored),
+        settled=acknowledged_losses(stored),
     )
 
 

@@ -74,7 +74,7 @@ def judge_run(
 ) -> RunStatuses:
     """`rows`: what ``read_run_rows`` gives; `before`: the statuses of the run before (``QUEUE_STATUSES``); `counts`:
     key, ``COUNTED`` and ``PASSED``, what happened since then (a share partition without a row: nothing); None: not
-    known. `seen`: what ``seen_losses`` gives."""
+    known. `seen`: what ``acknowledged_losses`` gives."""
     matches = first_matches(rows, before)
     earlier = {name: before[name].take(matches).combine_chunks() for name in before.column_names}
     counted = _counted(rows, counts)

@@ -40,7 +40,7 @@ from acktrail.history.observed_run import Observation, read_observation
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.time_buckets import MOST, RATE_INPUTS, RATES, partial_rates, sum_rates
-from acktrail.tables.acknowledged_losses import seen_losses
+from acktrail.tables.acknowledged_losses import acknowledged_losses
 from acktrail.tables.commit_order import number_at
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -102,7 +102,7 @@ def _write(tables: Tables, spark: JobSession, run: Observation) -> None:
     bounds, exported = log_ends(run), read_ranges(tables).filter(run.exported_before)
     counts, counted = count_changes(spark, tables, bounds, counted_history(snapshot, bounds))
     rows = read_run_rows(tables, run.run_id)
-    found = judge_run(run, rows, snapshot.read(), counts, seen_losses(tables))
+    found = judge_run(run, rows, snapshot.read(), counts, acknowledged_losses(tables))
     totals = total_row(tables, run, exported, found.statuses, pc.sum(rows["archived_seen"]).as_py())
     moved = {STEP: run.run_number}
     for name, own in (("status_changes", found.changes), ("run_totals", totals)):

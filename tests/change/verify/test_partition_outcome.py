@@ -25,7 +25,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.records.pruned_records import exported_between
+from acktrail.tables.records.pruned_records import pruned_between
 
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
 BEFORE = replace(state(40, (BATCH,)), snapshot_epoch=4, state_epoch=9)
@@ -141,7 +141,7 @@ def kept_offsets(
     config: TablesConfig, span: tuple[int, int], state_topic_id: str | None = STATE_TOPIC
 ) -> list[int] | None:
     cluster = replace(CLUSTER, state_topic_id=state_topic_id)
-    kept = exported_between(config, cluster.cluster_id, cluster.state_topic_id, frozenset([KEY]), {HOME: span})
+    kept = pruned_between(config, cluster.cluster_id, cluster.state_topic_id, frozenset([KEY]), {HOME: span})
     return None if kept is None else [place[1] for _, (place, _) in kept]
 
 

@@ -31,7 +31,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 45_153,
     "lines of the trunk": 37_203,
-    "lines of tests": 38_349,
+    "lines of tests": 38_348,
     "lines of the largest room": 3_950,
     "modules": 321,
 }

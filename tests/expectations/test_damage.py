@@ -49,12 +49,10 @@ pytestmark = pytest.mark.usefixtures("plain_engine")
 def test_damage_breaks_its_own_rules(suite: str) -> None:
     """And no other; without damage none is broken but what is for information. No rule of the suite is without damage
     that breaks it."""
-    damages = DAMAGE[suite]
-    expected = [rules for _, rules in damages.frames]
+    frames, expected = zip(*DAMAGE[suite].frames, strict=True)
 
-    assert failing_by_damage(suite, [frame for frame, _ in damages.frames], damages.apart) == expected
-    rules = {rule.id for rule in rule_catalogue().rules if suite in rule.suites}
-    assert rules == set().union(*expected)
+    assert failing_by_damage(suite, frames, DAMAGE[suite].apart) == [*expected]
+    assert {rule.id for rule in rule_catalogue().rules if suite in rule.suites} == set().union(*expected)
 
 
 def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:

@@ -218,7 +218,7 @@ LOCK = JarLock(
         ),
     ),
 )
-"""Of the Delta release for Spark 4.1: there is none for the Spark that is locked."""
+"""Of the Delta release for Spark 4.1, the oldest that acktrail takes."""
 
 
 def delta_jars(folder: Path) -> Path:
@@ -249,7 +249,7 @@ def test_every_table_reads_the_same_with_delta_spark(tmp_path: Path) -> None:
     """All tables of a reconciled export, with history and statuses."""
     python = environment().get(PYTHON)
     if python is None:
-        pytest.skip(f"{PYTHON} names no Python with PySpark 4.1 and pyarrow: no Delta connector is there for Spark 4.3")
+        pytest.skip(f"{PYTHON} names no Python with PySpark 4.1 and pyarrow")
     world = World(tmp_path / "tables")
     busy(world, 1, groups=6)
     world.observe("r0")

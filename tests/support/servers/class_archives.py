@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+import pyspark
 from servers.workload import Workload
 
 from acktrail import config
 from acktrail.java import find_java
 from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail_embedded.kafka.installation import install
-from acktrail_jobs.session import spark_session
+from acktrail_jobs.session import end_java, spark_session
 
 _RELEASES: Final = (DEFAULT_VERSION, "4.4.0")
 _LAUNCHER: Final = """#!/bin/sh
@@ -51,17 +52,18 @@ def main(home: Path) -> Path:
         return java.parents[1]
     _write_launcher(home, java, "-XX:SharedArchiveFile", archives)
     with patch.dict(os.environ, JAVA_HOME=str(home)):
-        for _ in range(2):  # the second session makes acktrail's own archive of Spark's classes
-            _use_spark()
+        _use_spark()
+        end_java(is_clean=True)  # the next session starts another, and archives its classes
+        _use_spark()
     marker.write_text(wanted)
     return home
 
 
 def _description(java: Path) -> str:
-    """An archive serves one Java and one class path."""
+    """An archive serves one Java, one Spark and one class path."""
     about = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     jars = [str(install(release).jars) for release in _RELEASES]
-    return "\n".join([str(java), about, *jars, sys.prefix, Path(__file__).read_text()])
+    return "\n".join([str(java), about, pyspark.__version__, *jars, sys.prefix, Path(__file__).read_text()])
 
 
 def _archives(home: Path, java: Path) -> Iterator[tuple[str, Path]]:

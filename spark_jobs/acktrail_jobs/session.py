@@ -72,8 +72,6 @@ _LOCAL: Final = MappingProxyType(
 """A local master needs no network: it must not depend on what the machine's name resolves to. It lives for seconds, so
 that compiling its own code twice costs more than it saves (with both options of Java, a first job takes half the CPU
 time), and so does compiling code for the few rows that workers leave. On a cluster nothing of it is set."""
-_USERS: Final = frozenset({"PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"})
-"""Where a user can name another master."""
 _END_S: Final = 120.0
 _CONNECT_S: Final = 5.0
 _PORTS: Final = {"spark": 7077, "sc": 15002, "k8s": 443}
@@ -223,9 +221,11 @@ def _own_java(master: str | None, surroundings: Mapping[str, str]) -> Iterator[N
         yield
         return
     settings = {_MASTER: master} if master else {}
-    is_local = master.startswith("local") if master else not _USERS & surroundings.keys()
+    said = _said_by_user(surroundings)
+    is_local = master.startswith("local") if master else not re.search(r"--master|spark\.master\b", said)
+    own = _JAVA_OPTIONS if is_local and not re.search("(?i)java-?options", said) else ()
     archive = ClassArchive(cache_folder(), java, surroundings)
-    options = " ".join((*(_JAVA_OPTIONS if is_local else ()), *archive.options))
+    options = " ".join((*own, *archive.options))
     try:
         start_java({**settings, "spark.driver.defaultJavaOptions": options})
     except PySparkRuntimeError:  # with the user's own options of Java they may be too much
@@ -239,6 +239,19 @@ def _own_java(master: str | None, surroundings: Mapping[str, str]) -> Iterator[N
         if archive.is_made:
             doing("keeping the classes of Spark, so that later sessions start faster")
             archive.keep() if end_java(is_clean=is_over) else archive.forgo()
+
+
+def _said_by_user(surroundings: Mapping[str, str]) -> str:
+    """The user's options for ``spark-submit``, and the lines of their defaults file."""
+    folder = surroundings.get("SPARK_CONF_DIR") or f"{_spark_home(surroundings)}/conf"
+    lines = [surroundings.get("PYSPARK_SUBMIT_ARGS", "")]
+    with suppress(OSError):
+        lines += Path(folder, "spark-defaults.conf").read_text().splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+
+
+def _spark_home(surroundings: Mapping[str, str]) -> str:
+    return surroundings.get("SPARK_HOME", str(Path(pyspark.__file__).parent))
 
 
 def _java() -> Path:
@@ -325,8 +338,8 @@ def _key(java: Path, environment: Mapping[str, str]) -> str:
 
 def _class_path(environment: Mapping[str, str]) -> list[str]:
     """Spark's configuration first."""
-    home = environment.get("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    return [f"{home}/conf", *(environment[name] for name in _ON_CLASS_PATH if environment.get(name))]
+    named = (environment[name] for name in _ON_CLASS_PATH if environment.get(name))
+    return [f"{_spark_home(environment)}/conf", *named]
 
 
 def _holds_files(folder: Path) -> bool:

@@ -65,22 +65,21 @@ def test_both_make_the_same_tables(tmp_path: Path) -> None:
 
 
 def test_a_reconciliation_is_few_jobs_with_names(world: World, spark: SparkSession) -> None:
-    """However many tables are read and written; each has the name of its step and the run. How many files there are
-    follows the share partitions, not the executors."""
+    """However many tables are read and written; each says its step, how much it reads, and the run. How many files
+    there are follows the share partitions, not the executors."""
     scattered(world)
     world.observe("few")
     tracker = spark.sparkContext.statusTracker()
     reconcile(world.config, "few", with_history=True)
+    records = world.tables.read("state_records", columns=["offset"]).num_rows
     assert 0 < len(tracker.getJobIdsForGroup("acktrail few")) <= MOST_JOBS
     for name in ("share_partition_states", "reconciliations"):
         assert [file.rows > 0 for file in world.tables.snapshot(name).files()] == [True], name
     store = spark.sparkContext._jsc.sc().statusStore()  # no public way from Python
     jobs = store.jobsList(None)
     names = {job.get() for n in range(jobs.size()) if (job := jobs.apply(n).description()).isDefined()}
-    assert {
-        "acktrail: replay the state records, judge and write (few)",
-        "acktrail: build the history of records (few)",
-    } <= names
+    for title in ("replay about {} records and states; judge and write", "build the history of {} records"):
+        assert f"acktrail: {title.format(records)} (few)" in names
 
 
 @pytest.mark.usefixtures("spark")

@@ -30,13 +30,12 @@ from acktrail_jobs.session import ClassArchive, SparkPlace, level_of, spark_sess
 SCRIPT = Path(__file__).with_name("session_settings.py")
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 SHUFFLE, UI, ZONE = "spark.sql.shuffle.partitions", "spark.ui.enabled", "spark.sql.session.timeZone"
-JAVA, NAME = "spark.driver.extraJavaOptions", "spark.app.name"
+JAVA, NAME, OWN = "spark.driver.extraJavaOptions", "spark.app.name", "spark.driver.defaultJavaOptions"
 
 
 def settings(*command: str | Path, is_quiet: bool = False, **changes: str) -> dict[str, str]:
-    surroundings = environment(PYSPARK_PYTHON=sys.executable, **changes)
-    names = (SHUFFLE, UI, ZONE, JAVA, NAME)
-    done = finished(*command, SCRIPT, *names, env=surroundings)
+    names = (SHUFFLE, UI, ZONE, JAVA, NAME, OWN)
+    done = finished(*command, SCRIPT, *names, env=environment(PYSPARK_PYTHON=sys.executable, **changes))
     assert done.returncode == 0, done.stderr
     assert not (is_quiet and ("incubator" in done.stderr or "default log level" in done.stderr)), done.stderr
     found: dict[str, str] = json.loads(done.stdout)
@@ -71,12 +70,13 @@ def test_settings_of_the_defaults_file_stay(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.full
-def test_nothing_is_turned_off_where_the_user_names_the_master() -> None:
-    """A master among the user's settings is used, and may be a cluster: its UI and its compiled code are its own."""
-    submit = "--master local[1] --conf spark.ui.port=0 pyspark-shell"
-    found = settings(sys.executable, PYSPARK_SUBMIT_ARGS=submit)
-    assert (found[SHUFFLE], found[UI], found[ZONE], found[NAME]) == ("", "", "UTC", "acktrail")
+@pytest.mark.parametrize(("master", "expected"), [("--master local[1] ", ("", "", False)), ("", ("4", "false", True))])
+def test_only_a_master_of_the_user_takes_the_defaults_away(master: str, expected: tuple[str, str, bool]) -> None:
+    """It is used, and may be a cluster: its UI and its compiled code are its own. With any other setting the master is
+    the local one that acktrail chooses, and Java keeps its options."""
+    found = settings(sys.executable, PYSPARK_SUBMIT_ARGS=f"{master}--conf spark.ui.port=0 pyspark-shell")
+    assert (found[SHUFFLE], found[UI], "-XX:+UseSerialGC" in found[OWN]) == expected
+    assert (found[ZONE], found[NAME]) == ("UTC", "acktrail")
 
 
 @pytest.mark.spark

@@ -167,7 +167,7 @@ class _Run:
         built = partial(build_piece, self._stored.config, self._cluster_id, new, self._saved)
         numbers, saved = sorted({**positions, **step.ends}), self._saved.share_partitions
         pieces = pieces_of_records(numbers, step.rows.__getitem__, files=len(step.paths), share_partitions=saved)
-        return collected_pieces(spark, "build the history of records", pieces, built, _BUILT)
+        return collected_pieces(spark, f"build the history of {step.rows.total():,} records", pieces, built, _BUILT)
 
     def _save(self, found: pa.Table, step: PlannedStep) -> None:
         used = self._saved.used if self.planned else self._newest

@@ -115,7 +115,8 @@ def _reconcile(spark: JobSession, stored: Tables, observation: Observation, resu
         wanted.add(create_anew_for(stored, REPLAY.name, observation.cluster_id or "").name)
     judge = bucket_judge(stored, run)
     judged = beside_each_other(spark, run).applyInArrow(judge.written(frozenset(wanted)), columns)
-    rows = collected(spark, "replay the state records, judge and write", judged, JUDGED)
+    what = f"replay about {run.start.rows(run.coverages):,} records and states; judge and write"
+    rows = collected(spark, what, judged, JUDGED)
     files, places = rows_in(rows, "files"), added_places(rows_in(rows, "places"))
     once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}
     if "share_partition_states" in missing:

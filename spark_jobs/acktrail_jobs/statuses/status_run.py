@@ -165,7 +165,8 @@ def count_changes(
     files = [file for file in snapshot.files() if known is None or file.path not in known]
     counting = partial(_counted, tables.config, dict(before.ends), ends)
     paths = [[file.path for file in piece] for piece in pieces_of(files, lambda file: file.rows or 0)]
-    found = collected_pieces(spark, "count the changes since the run before", paths, counting, _COUNTS)
+    what = f"count the changes since the run before among {sum(file.rows or 0 for file in files):,}"
+    found = collected_pieces(spark, what, paths, counting, _COUNTS)
     counts = grouped(found, KEY_COLUMNS, **dict.fromkeys((*COUNTED, *PASSED), "sum"))
     for name in (*COUNTED, *PASSED):
         small = pc.if_else(pc.less(counts[name], MOST), counts[name], pa.scalar(None, pa.int64()))

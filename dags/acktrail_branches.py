@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from airflow.sdk import DAG  # noqa: F401  # Airflow reads files alone that name it
+from airflow.sdk import DAG  # noqa: F401  # Airflow only parses files that contain the word "airflow"
 
 from acktrail.branches import branches
 from acktrail_dags.parameters import dag_profiles

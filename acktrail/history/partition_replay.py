@@ -130,7 +130,7 @@ class _HeldRecords:
             self.apply()
 
     def apply(self) -> bool:
-        """Apply what is held; whether all came in order so far. If not, `states` are worth nothing."""
+        """Apply the buffered records. Return False if they were out of order; `states` is then invalid."""
         records, numbers = pa.concat_tables(self._records), np.concatenate(self._numbers)
         del self._records[1:], self._numbers[1:]
         reached = np.full(len(self._newest.index) + 1, _NEVER)
@@ -148,7 +148,8 @@ def replayed_states(
     saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage], looked: pa.Table | None = None
 ) -> pa.Table:
     """Rows of ``REPLAYED``: one for every share partition of `saved` (rows of ``SAVED_COLUMNS``) that has a state, or
-    may have one. `looked`: what ``looked_offsets`` gives (None: nothing is known)."""
+    may have one. `looked`: spans of offsets that were looked up in the log; see ``looked_offsets``
+    (None: nothing is known)."""
     rows = saved.filter(_may_have_state(saved))
     completeness, reasons = _completeness(rows, coverages)
     count, homes, own = rows.num_rows, rows["state_partition"].to_numpy(), observation.state_partition_count

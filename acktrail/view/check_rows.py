@@ -145,7 +145,7 @@ def stopping_rules(results: pa.Table) -> int:
 
 
 def stopping_run(tables: Tables, run_id: str | None) -> int:
-    """The same of a stored run; 0 where that cannot be read."""
+    """Like `stopping_rules`, for the results of a stored run; 0 if they cannot be read."""
     try:
         return stopping_rules(tables.read("quality_results", where=pc.field("run_id") == run_id))
     except AcktrailError:

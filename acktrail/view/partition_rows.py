@@ -283,7 +283,7 @@ def partition_key(group_id: str | None, topic_id: str | None, partition: int | N
 
 
 def row_key(row: TableRow) -> PartitionKey:
-    """The same of a row with these columns."""
+    """Return the key of the share partition that a row is about."""
     return partition_key(row["group_id"], row["topic_id"], row["partition"])
 
 

@@ -1,5 +1,4 @@
-"""One reconcile run: its rows as Arrow tables, and as a value, ready to be shown: totals and rows, and what it says in
-sentences.
+"""The summary of one reconciliation run: totals, rows and sentences, ready to render; and its rows as Arrow tables.
 
 Offsets are Kafka's, both ends of a range inclusive. A count that is not known is None and has a reason beside it.
 """
@@ -81,7 +80,7 @@ class RunHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One reconcile run, ready to be shown. `groups` and `partitions` have the worst first, group by group."""
+    """One reconciliation run, ready to render. `groups` and `partitions` have the worst first, group by group."""
 
     head: RunHead
     totals: RunTotals

@@ -55,7 +55,7 @@ _RESULTS: Final = "quality_results"
 _RESULT_COLUMNS: Final = ("run_id", "evaluated_at", "suite", "severity", "state", "element_count")
 _VALIDATION: Final = itemgetter("suite", "evaluated_at")
 _RECENT: Final = dt.timedelta(days=2)
-"""What was validated before that is read only where nothing was since."""
+"""How far back validations are read first; older ones are read only if there is none in this time."""
 _UNKNOWN_ABOUT: Final = "Share partitions whose unfinished records are not known."
 
 

@@ -77,7 +77,7 @@ class TestDeadLetterSource(OnBroker, SourceSuite):
 
 
 class _OfATopic(ShareGroupMetadataSource):
-    """The same of a topic that a test can write to."""
+    """Like `ShareGroupMetadataSource`, of a topic that tests can write to."""
 
     topic = ""
 

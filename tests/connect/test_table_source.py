@@ -90,8 +90,8 @@ def numbers_of(batches: list[SourceBatch]) -> list[int]:
 
 @pytest.mark.parametrize("where", ["tmp_path", "bucket"])
 def test_a_compaction_and_a_vacuum_add_and_lose_nothing(request: pytest.FixtureRequest, where: str) -> None:
-    """Who was past the compacted versions reads on behind them; commits without rows move the position too. Rows that
-    are only in vacuumed files are named, not skipped."""
+    """A reader that is already past the compacted versions continues normally; commits without rows move the position,
+    too. Rows that are only in vacuumed files are reported, not skipped."""
     place: Place = request.getfixturevalue(where)
     for number in range(4):
         append(place, [number])

@@ -99,7 +99,7 @@ def test_passed_with_and_without_a_state() -> None:
 
 
 def test_below_the_start_offset_from_the_beginning() -> None:
-    """A group that starts above a record says nothing of it."""
+    """A record below a group's start offset is not reported."""
     life = Coordinator()
     life.initialize(KEY, start_offset=10)
     assert blanks(fate_in(life.log, 7)) == [UnknownReason.NEVER_IN_SCOPE]

@@ -39,7 +39,7 @@ _Change = Iterator[tuple[str, str]]
 """Rule and text of refusals."""
 RULE: Final = "judged_otherwise"
 OWN_OFFSETS: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.MIGRATE})
-"""Strategies whose offsets nothing here has but the plan: they are what is asked for."""
+"""Strategies whose offsets the user gives; only the plan has them."""
 _LEARNED: Final = frozenset({"acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived"})
 """Numbers that an export in between may raise, where they are lower bounds."""
 _COMPARED: Final = tuple(each.name for each in fields(Impact) if each.name not in ("reason", "known_since_ms"))

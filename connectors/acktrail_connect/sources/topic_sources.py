@@ -222,7 +222,7 @@ class DeadLetterTask(SourceTask):
         )
 
     def _look(self) -> None:
-        """Begin to read the topics that were not known. One that no group names any more is read on."""
+        """Begin to read the topics that were not known. A topic that no group names any more is still read."""
         names: Sequence[str] = self._named
         if self._admin is not None:
             missing, found = missing_rights(self._admin, _TO_FIND_TOPICS), dead_letter_topics(self._admin)

@@ -36,18 +36,19 @@ PLACES: Final = pa.schema(
         *(pa.field(name, pa.int64()) for name in ("share_partitions", "without_base", "lowest_base", "newest_ms")),
     ]
 )
-"""The share partitions of a state partition in sum: how many, how many states among them have no snapshot, the lowest
-snapshot of the others, and the time of the newest record."""
+"""Per state partition: number of share partitions, states without a snapshot, lowest snapshot offset of the others,
+newest timestamp of a record in ms since the epoch."""
 _TOPIC: Final = ("group_id", "topic_id")
 FINDING_VERDICTS: Final = tuple(verdict for verdict in Verdict if verdict is not Verdict.MATCH)
 _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
-"""The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
+"""Violating rows, a message per row, and the column that holds the offset of the proving record."""
 PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
 """Three times the pause between two prunings of a share coordinator."""
 
 
 def share_partition_findings(rows: pa.Table, observation: Observation, settled: pa.Table) -> pa.Table:
-    """Rows of ``FINDINGS`` from rows of ``RECONCILED``. `settled`: what ``acknowledged_losses`` gives."""
+    """Rows of ``FINDINGS`` from rows of ``RECONCILED``.
+    `settled`: losses of records that a person has acknowledged; see ``acknowledged_losses``."""
     unseen = _without(rows, settled)
     found = [rows_of_rule(rule, broken(rows), observation) for rule, broken in _RULES.items()]
     found.append(rows_of_rule("poison_records_archived", _archived(unseen), observation))

@@ -100,7 +100,8 @@ def reconcile(
 
 
 def _reconcile(spark: JobSession, stored: Tables, observation: Observation, resume: ReplayResume) -> None:
-    """Executors replay, judge and write; their files become part of the tables here, those of the verdicts last."""
+    """Executors replay, judge and write data files. The driver commits them; ``reconciliations`` is committed last, so
+    a run is visible only when it is complete."""
     commit = reconciliation_commit(observation.cluster_id, observation.run_id)
     done = [name for name in _BY_COMMIT if stored.transaction_version(name, commit) is not None]
     missing = set() if _BY_COMMIT[-1] in done else {*_BY_COMMIT} - {*done}  # no findings leave no commit

@@ -220,13 +220,14 @@ _OFFSET_COMMIT = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
 
 
 class _OfATopic(ShareGroupMetadataSource):
-    """The same of a topic that a test can write to."""
+    """Like `ShareGroupMetadataSource`, of a topic that tests can write to."""
 
     topic = ""
 
 
 def test_every_record_is_counted(kafka: KafkaConfig, workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read is decoded, quarantined and other; a log that begins behind the position is read on and no gap."""
+    """Read is decoded, quarantined and other; a log that begins after the position is read from its start, and is no
+    gap."""
     monkeypatch.setattr(_OfATopic, "topic", f"groups-{uuid.uuid4().hex}")
     workload.create_topic(_OfATopic.topic)
     fields = {"epoch": 7, "metadata_hash": 3}

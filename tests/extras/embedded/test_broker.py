@@ -90,9 +90,7 @@ def test_a_port_in_use_is_refused_at_once() -> None:
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistaken_for_ours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_port_conflict_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """When another broker has the port that was free a moment ago, its answers do not count: a new port is taken."""
     with EmbeddedBroker() as first:
         taken = int(first.bootstrap_servers.rpartition(":")[2])

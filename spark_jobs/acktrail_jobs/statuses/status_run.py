@@ -165,7 +165,7 @@ def count_changes(
     files = [file for file in snapshot.files() if known is None or file.path not in known]
     counting = partial(_counted, tables.config, dict(before.ends), ends)
     paths = [[file.path for file in piece] for piece in pieces_of(files, lambda file: file.rows or 0)]
-    what = f"count the changes since the run before among {sum(file.rows or 0 for file in files):,}"
+    what = f"read {sum(file.rows or 0 for file in files):,} changes and count those since the run before"
     found = collected_pieces(spark, what, paths, counting, _COUNTS)
     counts = grouped(found, KEY_COLUMNS, **dict.fromkeys((*COUNTED, *PASSED), "sum"))
     for name in (*COUNTED, *PASSED):

@@ -84,13 +84,8 @@ _BANNER: Final = (
     "Using Spark's default log4j profile",
     "WARNING: package sun.security.action not in java.base",
 )
-_LEVELS: Final[Mapping[str, int]] = {
-    "FATAL": logging.CRITICAL,
-    "ERROR": logging.ERROR,
-    "WARN": logging.WARNING,
-    "INFO": logging.INFO,
-    "DEBUG": logging.DEBUG,
-}
+_LEVELS: Final = logging.getLevelNamesMapping()
+"""The levels of Spark's logging have the names of Python's."""
 _ON_CLASS_PATH: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 _NOT_IN_AN_OPTION: Final = frozenset('":\\')
 _QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
@@ -140,8 +135,11 @@ def spark_session(master: str | None = None, **more: str) -> Iterator[SparkSessi
             settings = {} if remote.startswith(CONNECT) else {**_SETTINGS, **_LOCAL}
             # With a token, PySpark speaks TLS to every other name of this machine.
             address = remote.replace("sc://127.0.0.1", "sc://localhost")
-            with SparkSession.builder.config(map=settings).remote(address).getOrCreate() as session:
+            session = SparkSession.builder.config(map=settings).remote(address).getOrCreate()
+            try:
                 yield session
+            finally:  # before Spark 4.3 it is no context manager
+                session.stop()
         else:
             with _driver(master, surroundings, more) as session:
                 yield session

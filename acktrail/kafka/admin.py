@@ -1,4 +1,4 @@
-"""Share groups, topics and logs of a cluster: questions, changes, and the answers as values.
+"""Admin client for share groups: reads groups, topics and log offsets, and changes groups.
 
 ::
 
@@ -9,9 +9,9 @@
         raise_unless_done(results, operation="READ")
 
 The calls that librdkafka lacks go through kafka-python's connections, with message schemas of our own
-(`kafka.groups.messages`). Questions follow a coordinator or leader that moves, and are asked again while it is elected
-or loads. They raise what a caller can act on (`acktrail.errors`), or have the error in the row where one row of many
-fails. The changes are sent once: see `GroupWriter`.
+(`kafka.groups.messages`). Reads follow a coordinator or leader that moves, and are retried while it is elected or
+loads. A read raises errors of `acktrail.errors`; where one row of many fails, the row has the error. Changes are sent
+once: see `GroupWriter`.
 """
 
 from __future__ import annotations
@@ -68,21 +68,24 @@ _GROUP_TYPES: Final = (_SHARE, "consumer", "classic", "streams")
 _IDS_AT_ONCE: Final = 1_000
 _GROUPS_AT_ONCE: Final = 500
 _LOADING_S: Final = 2.0
-"""How long to ask again about a topic that was created a moment ago (LEADER_NOT_AVAILABLE)."""
+"""Seconds to retry while a new topic has no leader (LEADER_NOT_AVAILABLE)."""
 
 
 class ShareGroupAdmin(GroupWriter):
-    """Asks a cluster about its share groups; the methods of `GroupWriter` change them. Every question raises
-    Unreachable or RetryableError when one of the brokers did not answer, ConfigurationError when the cluster does not
-    serve share groups; TypeError (WrongType) or ValueError (WrongValue), before anything is sent, for arguments that no
-    request can hold."""
+    """Reads share-group metadata and offsets from a cluster. Inherits the write calls from `GroupWriter`, and the
+    constructor and `close`.
+
+    Every read raises Unreachable or RetryableError when a broker did not answer, and ConfigurationError when the
+    cluster does not serve share groups; before anything is sent, TypeError (WrongType) or ValueError (WrongValue) for
+    arguments that no request can hold.
+    """
 
     def capabilities(self) -> Capabilities:
-        """Which requests are served, and whether lag is among the answers."""
+        """Return the API versions the brokers serve, and whether they report lag."""
         return Capabilities.of(self._client.api_versions())
 
     def list_groups(self, types: Sequence[str] = (_SHARE,)) -> tuple[GroupListing, ...]:
-        """The groups of these types (none named: of every type) on every broker, by id. A group that this principal may
+        """Return the groups of `types` (empty: of every type) on all brokers, by id. A group that this principal may
         not DESCRIBE is left out."""
         wanted = texts_of("type of groups", types)
         unknown = [name for name in wanted if name not in _GROUP_TYPES]
@@ -93,30 +96,29 @@ class ShareGroupAdmin(GroupWriter):
         pending = self.broker_ids()
         while pending:
             requests = [(node, ListGroupsRequest(types_filter=list(wanted), min_version=5)) for node in pending]
-            again: list[int] = []
+            retry_brokers: list[int] = []
             for node, reply in zip(pending, self._client.send_all(requests), strict=True):
                 if not self._is_listed(reply):
-                    again.append(node)
+                    retry_brokers.append(node)
                     continue
                 for group in reply.groups:
-                    kind, state = group.group_type.lower(), group.group_state
-                    found[group.group_id] = GroupListing(
-                        group_id=group.group_id, group_type=kind, state=state, coordinator_id=node
-                    )
-            if again and not backoff.wait():
-                subject = {"kind": "the groups of broker", "name": str(again[0])}
+                    group_id, kind, state = group.group_id, group.group_type.lower(), group.group_state
+                    found[group_id] = GroupListing(group_id=group_id, group_type=kind, state=state, coordinator_id=node)
+            if retry_brokers and not backoff.wait():
+                subject = {"kind": "the groups of broker", "name": str(retry_brokers[0])}
                 raise error_for(COORDINATOR_NOT_AVAILABLE, None, operation="DESCRIBE", **subject)
-            pending = again
+            pending = retry_brokers
         return tuple(found[group_id] for group_id in sorted(found))
 
     def describe_groups(
-        self, group_ids: Iterable[str], *, tolerates_silence: bool = False
+        self, group_ids: Iterable[str], *, tolerates_timeouts: bool = False
     ) -> tuple[GroupDescription, ...]:
-        """State, epochs and members of share groups, in the order asked for; a group that is not there, or is no share
-        group, has error code 69. `tolerates_silence`: one whose coordinator does not answer has error code 7."""
-        wanted = texts_of("group id", group_ids)
-        answers = self._coordinators.query(wanted, group_requests.describe_request, tolerates_silence=tolerates_silence)
-        return tuple(group_requests.description(group_id, answers[group_id]) for group_id in wanted)
+        """Return state, epochs and members of share groups, in the order of `group_ids`. A group that does not exist,
+        or is not a share group, has the error code `GROUP_ID_NOT_FOUND` (69). `tolerates_timeouts`: a group whose
+        coordinator does not answer has `REQUEST_TIMED_OUT` (7)."""
+        ids = texts_of("group id", group_ids)
+        answers = self._coordinators.query(ids, group_requests.describe_request, tolerates_timeouts=tolerates_timeouts)
+        return tuple(group_requests.description(group_id, answers[group_id]) for group_id in ids)
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """One share group that must be there. Raises UnknownName with the nearest names of share groups, NotAShareGroup
@@ -143,10 +145,10 @@ class ShareGroupAdmin(GroupWriter):
         return UnknownName("share group", group_id, known=known)
 
     def describe_group_offsets(
-        self, group_ids: Iterable[str], *, tolerates_silence: bool = False
+        self, group_ids: Iterable[str], *, tolerates_timeouts: bool = False
     ) -> tuple[GroupOffsets, ...]:
         """Every initialized share partition of each group, in the order asked for, with errors as values;
-        `tolerates_silence` as of `describe_groups`. A group that is not there has no offsets and no error: only
+        `tolerates_timeouts` as of `describe_groups`. A group that is not there has no offsets and no error: only
         `describe_groups` shows that. A topic this principal may not DESCRIBE is left out without an error.
         """
         wanted = texts_of("group id", group_ids)
@@ -154,22 +156,22 @@ class ShareGroupAdmin(GroupWriter):
             wanted,
             group_requests.offsets_request,
             read=group_requests.share_offsets,
-            tolerates_silence=tolerates_silence,
+            tolerates_timeouts=tolerates_timeouts,
             at_once=group_requests.OFFSETS_AT_ONCE,
         )
         return tuple(group_requests.offsets(GroupOffsets, group_id, answers[group_id]) for group_id in wanted)
 
     def committed_offsets(
-        self, group_ids: Iterable[str], *, tolerates_silence: bool = False
+        self, group_ids: Iterable[str], *, tolerates_timeouts: bool = False
     ) -> tuple[CommittedOffsets, ...]:
         """All that consumer, streams and classic groups have committed, in the order asked for, with errors as values;
-        `tolerates_silence` as of `describe_groups`. A group that is not there has no offsets and no error."""
+        `tolerates_timeouts` as of `describe_groups`. A group that is not there has no offsets and no error."""
         wanted = texts_of("group id", group_ids)
         answers = self._coordinators.query(
             wanted,
             group_requests.committed_request,
             read=group_requests.committed_offsets,
-            tolerates_silence=tolerates_silence,
+            tolerates_timeouts=tolerates_timeouts,
         )
         return tuple(group_requests.offsets(CommittedOffsets, group_id, answers[group_id]) for group_id in wanted)
 
@@ -288,7 +290,7 @@ class ShareGroupAdmin(GroupWriter):
         found: dict[str, GroupConfigs] = {}
         for at in range(0, len(wanted), _GROUPS_AT_ONCE):
             request = describe_configs.configs_request(wanted[at : at + _GROUPS_AT_ONCE])
-            reply = self._client.send(request, silences=1)
+            reply = self._client.send(request, timeout_retries=1)
             found |= {result.resource_name: describe_configs.configs(result) for result in reply.results}
         return tuple(found[group_id] for group_id in wanted)
 
@@ -305,16 +307,14 @@ class ShareGroupAdmin(GroupWriter):
         )
 
     def _is_listed(self, reply: Any) -> bool:
-        """Whether a broker listed its groups. False: ask again."""
+        """Return whether a broker listed its groups. False: send the request again."""
         if isinstance(reply, NoResponse):
             if reply.may_try_again:
                 return False
             raise self._client.explain(reply)
-        if reply.error_code in ASK_AGAIN:
-            return False
-        if reply.error_code != NONE:
+        if reply.error_code not in ASK_AGAIN | {NONE}:
             raise error_for(reply.error_code, None, operation="DESCRIBE", kind="the cluster", name="")
-        return True
+        return bool(reply.error_code == NONE)
 
     def _check_partitions(self, topics: Mapping[str, Sequence[int]]) -> None:
         for topic in self.known_topics(tuple(topics)):

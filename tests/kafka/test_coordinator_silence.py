@@ -60,7 +60,7 @@ class Cluster:
     def sleep(self, seconds: float) -> None:
         self.seconds += seconds
 
-    def send(self, request: Any, silences: int) -> Any:
+    def send(self, request: Any, timeout_retries: int) -> Any:
         found = [SimpleNamespace(key=key, error_code=0, error_message=None) for key in request.coordinator_keys]
         return SimpleNamespace(coordinators=found)
 
@@ -98,13 +98,13 @@ def names(count: int) -> list[str]:
 
 
 def ask(
-    cluster: Cluster, group_ids: list[str], *, tolerates_silence: bool = True, at_once: int = 100
+    cluster: Cluster, group_ids: list[str], *, tolerates_timeouts: bool = True, at_once: int = 100
 ) -> dict[str, Any]:
     query = Coordinators(cast("BrokerClient", cluster)).query
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acktrail.backoff.time", cluster)
         answers = query(
-            group_ids, list, read=lambda row: row.group_id, tolerates_silence=tolerates_silence, at_once=at_once
+            group_ids, list, read=lambda row: row.group_id, tolerates_timeouts=tolerates_timeouts, at_once=at_once
         )
     return dict(answers)
 
@@ -117,7 +117,7 @@ def test_a_silence_late_in_a_long_query_is_asked_again() -> None:
     """Time counts from the last answer, not from the first request: all groups take longer than a try may take. Each
     broker has at most two requests of at most 100 groups at once; every group has its own answer."""
     cluster, groups = Cluster(nodes=1, takes_s=0.01, silent_rounds={9}), names(2_000)
-    assert bodies(ask(cluster, groups, tolerates_silence=False)) == dict(zip(groups, groups, strict=True))
+    assert bodies(ask(cluster, groups, tolerates_timeouts=False)) == dict(zip(groups, groups, strict=True))
     assert (cluster.most, cluster.largest) == (2, 100)
 
 
@@ -151,14 +151,14 @@ def test_a_group_that_is_never_answered_costs_the_others_nothing() -> None:
     assert (answers["g321"].error_code, answers["g321"].message) == (REQUEST_TIMED_OUT, "kept silent")
     assert cluster.silences == 3
     with pytest.raises(RetryableError, match="kept silent"):
-        ask(cluster, groups, tolerates_silence=False)
+        ask(cluster, groups, tolerates_timeouts=False)
 
 
-@pytest.mark.parametrize("tolerates_silence", [True, False])
-def test_a_group_that_is_silent_once_is_asked_again(*, tolerates_silence: bool) -> None:
+@pytest.mark.parametrize("tolerates_timeouts", [True, False])
+def test_a_group_that_is_silent_once_is_asked_again(*, tolerates_timeouts: bool) -> None:
     """Also where every group is asked alone, and its coordinator was silent about another one before."""
     cluster, groups = Cluster(nodes=1, once={"g0", "g6"}), names(12)
-    answers = ask(cluster, groups, tolerates_silence=tolerates_silence, at_once=1)
+    answers = ask(cluster, groups, tolerates_timeouts=tolerates_timeouts, at_once=1)
     assert bodies(answers) == dict(zip(groups, groups, strict=True))
 
 

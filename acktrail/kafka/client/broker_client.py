@@ -53,7 +53,8 @@ class NoResponse(NamedTuple):
 
     @property
     def may_try_again(self) -> bool:
-        """Whether a new connection may help: not when the broker took the request and kept silent."""
+        """Whether a new connection may help: not after the broker took the request and did not answer in
+        time."""
         return not isinstance(self.error, kafka_errors.RequestTimedOutError)
 
 
@@ -113,16 +114,16 @@ class BrokerClient:
         """Send all requests at once, each to its node (None: any), and wait: a response or `NoResponse` for each."""
         return self._run(self._send_all, requests)
 
-    def send(self, request: Any, node_id: int | None = None, *, silences: int = 0) -> Any:
-        """Send one request that changes nothing; again, on a new connection, when that failed, and after `silences`
-        timeouts. Raises what `explain` gives when the broker did not answer."""
+    def send(self, request: Any, node_id: int | None = None, *, timeout_retries: int = 0) -> Any:
+        """Send one request that changes nothing. It is sent again, on a new connection, after the connection failed,
+        and after at most `timeout_retries` timeouts. Raises the error of `explain` when the broker did not answer."""
         backoff = Backoff(self._timeout_s)
         while True:
             (answer,) = self.send_all([(node_id, request)])
             if not isinstance(answer, NoResponse):
                 return answer
-            if not answer.may_try_again and silences > 0:
-                silences -= 1
+            if not answer.may_try_again and timeout_retries > 0:
+                timeout_retries -= 1
                 backoff.renew()
             elif not answer.may_try_again or not backoff.wait():
                 raise self.explain(answer)

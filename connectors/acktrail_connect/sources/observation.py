@@ -58,7 +58,7 @@ def observe(
     topic_rows = _topic_rows({**run, "first_seen_at": at, "last_seen_at": at}, topics.values(), hidden)
     run["phase"] = phase
     listings = {listing.group_id: listing for listing in admin.list_groups()}
-    answers = admin.describe_groups(sorted(listings.keys() | set(groups)), tolerates_silence=True)
+    answers = admin.describe_groups(sorted(listings.keys() | set(groups)), tolerates_timeouts=True)
     described = [group for group in answers if group.error_code != GROUP_ID_NOT_FOUND]
     configs = {answer.group_id: answer for answer in admin.group_configs(group.group_id for group in described)}
     has_letters = any(each.configs and each.configs.get(TOPIC_OF_GROUP) for each in configs.values())
@@ -76,12 +76,12 @@ def observe(
         if group.error_code in UNANSWERED
     ]
     there = [group.group_id for group in described if group.error_code not in UNANSWERED]
-    offsets = admin.describe_group_offsets(there, tolerates_silence=True)
+    offsets = admin.describe_group_offsets(there, tolerates_timeouts=True)
     shares_at = _now()
     logs = admin.list_offsets(_partitions(topics, offsets))
     logs_at = _now()
     if phase == "before":
-        offsets = admin.describe_group_offsets(there, tolerates_silence=True)
+        offsets = admin.describe_group_offsets(there, tolerates_timeouts=True)
         shares_at = _now()
     offset_rows = [{**run, "observed_at": shares_at, **row} for group in (*offsets, *silent) for row in _shares(group)]
     offset_rows += [{**run, "observed_at": logs_at, **_log_row(log, topics)} for log in logs]

@@ -272,12 +272,12 @@ def observe_positions(
     def share_rows() -> Iterator[dict[str, Any]]:
         if shares:
             ends, at = _state_ends(admin), clock()
-            for group in admin.describe_group_offsets(shares, tolerates_silence=True):
+            for group in admin.describe_group_offsets(shares, tolerates_timeouts=True):
                 yield from _rows(group, SHARE, at, topic_ids, ends)
 
     yield from share_rows()
     at = clock()
-    for read in admin.committed_offsets(others, tolerates_silence=True):
+    for read in admin.committed_offsets(others, tolerates_timeouts=True):
         yield from _rows(read, others[read.group_id], at, topic_ids)
     yield from share_rows()
 

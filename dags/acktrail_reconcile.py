@@ -1,14 +1,20 @@
 """### Reconcile the exported state with the cluster's answers
 
-Follows an export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
-compares, keeps the history and checks the tables (`reconcile`); stops here when a critical expectation failed, after a
-report of it (`validate`); writes the HTML report (`publish`). `notify` sends each change once, also
-when the gate stops the run, by the notifiers that `ACKTRAIL_NOTIFIERS` names. Skips while there is no share group,
-where nothing changed, and within `ACKTRAIL_RECONCILE_EVERY` (`5m`) after the last start; runs once an hour and when
-triggered by hand in any case.
+```
+observe >> reconcile >> validate >> [publish, notify]
+```
 
-**Needs** what `acktrail_export` needs, Java 17 or later for PySpark, and a folder for the report (parameter
-`report_folder` or `ACKTRAIL_REPORTS`). Empty parameters take the export's values.
+* `observe` samples the groups, exports to the end, and samples the groups again.
+* `reconcile` replays the state with PySpark, compares it with the samples, keeps the history and checks the tables.
+* `validate` reports critical expectations that failed, and stops the run there.
+* `publish` writes the HTML report.
+* `notify` sends each change once, also when `validate` stopped the run, by the notifiers in `ACKTRAIL_NOTIFIERS`.
+
+Follows each export. Skips while there is no share group, where nothing changed, and within `ACKTRAIL_RECONCILE_EVERY`
+(`5m`) after the last start; runs once an hour and when triggered by hand in any case.
+
+**Needs** the same connections as `acktrail_export`, Java 17 or later for PySpark, and a folder for the report
+(parameter `report_folder` or `ACKTRAIL_REPORTS`). Empty parameters take the export's values.
 
 **When it fails**: the log's last lines say what to do. Clearing `observe` makes a new observation; clearing a later
 task repeats it on the same one.
@@ -21,7 +27,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import chain, dag
+from airflow.sdk import dag
 
 from acktrail_dags import parameters
 from acktrail_dags.parameters import DagProfile, dag_profiles
@@ -52,9 +58,9 @@ def make(profile: DagProfile) -> None:
     def acktrail_reconcile() -> None:
         """Each task works on the observation that the first one makes."""
         observation: Any = observe()
-        publication = publish.override(outlets=[reported(profile)])(observation)
-        chain(reconcile(observation), checked := validate(observation), publication)
-        chain(checked, notify(observation))
+        validated: Any = validate(observation)
+        published = publish.override(outlets=[reported(profile)])(observation)
+        reconcile(observation) >> validated >> [published, notify(observation)]
 
     acktrail_reconcile()
 

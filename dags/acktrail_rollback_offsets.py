@@ -5,7 +5,7 @@ cannot be restored**: Kafka has no request for them, so records that were acknow
 restored start offset are delivered again; the plan counts them. Otherwise the same steps as `acktrail_reset_offsets`: a
 dry run by default, a person's approval, verification, audit.
 
-**Needs** what `acktrail_reset_offsets` needs, and the tables that hold the plan.
+**Needs** the same as `acktrail_reset_offsets`, and the tables that hold the plan.
 
 **When it fails**, the same holds: before `execute` nothing was changed; afterwards clear `verify`, never `execute`.
 """
@@ -30,7 +30,7 @@ def make(profile: DagProfile) -> None:
     )
     def acktrail_rollback_offsets() -> None:
         """The order of `acktrail_reset_offsets`."""
-        steps.reset_in_order(steps.validate_rollback())
+        steps.chain_reset_tasks(steps.validate_rollback())
 
     acktrail_rollback_offsets()
 

@@ -1,5 +1,5 @@
-"""The tasks of a reset and of its undo up to the plan, and the checks of plan and result; `reset_in_order` puts them in
-order."""
+"""The tasks of a reset and of its undo up to the plan, and the checks of plan and result; `chain_reset_tasks`
+puts them in order."""
 
 from __future__ import annotations
 
@@ -145,11 +145,11 @@ def _request(order: ResetOrder) -> ResetRequest:
     return from_json_value(ResetRequest, order["request"], "request")
 
 
-def reset_in_order(order: Any) -> None:
-    """Every task of a reset, or of its undo, from the `order` that its form gave to a verified result."""
+def chain_reset_tasks(order: Any) -> None:
+    """Put all tasks of a reset, or of its undo, in order. `order`: what the task `validate` returned."""
     plan: Any = make_plan(order)
-    do, checked = change_steps(plan), check_result(plan)
-    prepared = preflight(order) >> wait_until_empty(order) >> plan >> check_plan(plan)
-    decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
-    decided >> do.execute >> do.verify >> checked
-    do.execute >> checked  # what `verify` finds does not make a failed execution a success
+    steps, checked = change_steps(plan), check_result(plan)
+    planned = preflight(order) >> wait_until_empty(order) >> plan >> check_plan(plan)
+    approved = planned >> steps.dry_run_ends_here >> steps.approve >> steps.note_decision >> steps.recheck
+    approved >> steps.execute >> steps.verify >> checked
+    steps.execute >> checked  # what `verify` finds does not make a failed execution a success

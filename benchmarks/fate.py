@@ -17,7 +17,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.record_columns import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.history.history_tables import HistoryTables, history_rows
 from acktrail.history.saved_states import HISTORY, SavedStates, SourceVersion, with_cluster
-from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, write_data_file
 from acktrail.tables.delta.store import Tables
 
 Array = npt.NDArray[Any]
@@ -54,7 +54,7 @@ def _build(tables: Tables, changes: int, share_partitions: int, step: int) -> tu
     source = SourceVersion(records_table="", state_topic_id=None, dialect=None, rules_version=HISTORY.rules_version)
     held = with_cluster(_held(names), HISTORY, "benchmark")
     saved = SavedStates(table=HISTORY, positions={0: changes}, source=source)
-    history.save(saved, written_file(tables.place(HISTORY.name), held), {0: held.num_rows})
+    history.save(saved, write_data_file(tables.place(HISTORY.name), held), {0: held.num_rows})
     owner = int(np.argmax(ends))
     named = names.slice(owner, 1).to_pylist()[0]
     return (named["group_id"], named["topic_id"], str(named["partition"]), str(ends[owner] // 2))

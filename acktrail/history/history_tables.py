@@ -30,7 +30,7 @@ from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, with
 from acktrail.history.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save_files
 from acktrail.replay.time_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins, in_order
 from acktrail.tables.cluster_check import create_anew_for, create_for
-from acktrail.tables.delta.delta_log_writer import written_file
+from acktrail.tables.delta.delta_log_writer import write_data_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
@@ -96,7 +96,7 @@ class HistoryTables:
             return
         chunk, later = _later_chunks(snapshot, new_rows)
         rows = in_lookup_order(pa.concat_tables([cast_to_schema(each, HISTORY_ROWS) for each in (later, changes)]))
-        both = pa.concat_tables([files, written_file(snapshot.place, rows.drop_columns(["chunk"]))])
+        both = pa.concat_tables([files, write_data_file(snapshot.place, rows.drop_columns(["chunk"]))])
         self._tables.commit_files(CHANGES, both, replaces=True, chunk=chunk, **moves)
 
     def save(self, saved: SavedStates, files: pa.Table, counts: Mapping[int, int]) -> SavedStates:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import TABLES, saved_columns
 from acktrail.tables.cluster_check import create_anew_for
-from acktrail.tables.delta.delta_log_writer import written_file
+from acktrail.tables.delta.delta_log_writer import write_data_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot, one_of
@@ -203,7 +203,7 @@ def save_files(
     (another writer came first; nothing landed)."""
     name = saved.table.name
     create_anew_for(tables, name, cluster_id)
-    owned = written_file(tables.place(name), with_cluster(_places(saved, counts), saved.table, cluster_id))
+    owned = write_data_file(tables.place(name), with_cluster(_places(saved, counts), saved.table, cluster_id))
     moved, expected = {saved.table.step: step, **(transactions or {})}, {saved.table.step: saved.step}
     both = pa.concat_tables([owned, files])
     version = tables.commit_files(name, both, replaces=True, transactions=moved, expected=expected)

@@ -16,7 +16,7 @@ from acktrail.history.partition_replay import Replay
 from acktrail.history.replay_resume import ReplayResume, ReplayStart, replay_of
 from acktrail.history.saved_states import REPLAY, with_cluster
 from acktrail.tables.cluster_check import create_anew_for
-from acktrail.tables.delta.delta_log_writer import written_file
+from acktrail.tables.delta.delta_log_writer import write_data_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
@@ -50,7 +50,7 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
             saved = with_cluster(found.rows(), REPLAY, observation.cluster_id or "")
             counts = Counter(saved["state_partition"].to_pylist())
             create_anew_for(tables, "replay_memory", observation.cluster_id or "")
-            resume.save(written_file(tables.place("replay_memory"), saved), counts)
+            resume.save(write_data_file(tables.place("replay_memory"), saved), counts)
     return Replayed(
         rows=rows_of(found),
         full_replay_reason=resume.full_replay_reason,

@@ -1,6 +1,6 @@
-"""One commit of a Delta table: rows, positions (Delta app transactions) and metadata, all of it or nothing. A commit is
-one file in the table's log, put there only if no other writer put one first. A commit whose response got lost is found
-by its id."""
+"""One commit to a Delta table: rows, positions (Delta app transactions) and metadata, all of it or nothing. A commit is
+one file in the table's log, written only if no other writer wrote that version first. A commit whose response was lost
+is found by its id."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, DataFile, TableSnapshot
 
 _RETRIES: Final = 30
-"""How often a commit tries again when others commit in between and nothing contradicts it. One that landed although its
-response got lost, and is taken for another writer's, contradicts itself where it has transactions; where it has none it
-is logged twice with the same data files, which count once."""
-_PLAIN: Final = 2
-"""The version of Delta's protocol for writers that has no more than append-only tables."""
+"""Retries when other writers commit in between without a conflict. If a commit landed but its response was lost, a
+retry may repeat it. With app transactions the repeat is refused as a conflict; without them, the log names the same
+files twice, and readers count them once."""
+_HIGHEST_WRITER_VERSION: Final = 2
+"""The highest version of Delta's writer protocol that has no feature beyond append-only tables."""
 Write = Callable[[CommitProperties], None]
 _LONGEST_TEXT: Final = 32
 """Characters of a text in the log's statistics."""
@@ -41,27 +41,28 @@ WRITTEN_FILES: Final = pa.schema(
         *(pa.field(name, pa.int64()) for name in ("size", "modification_time", "rows")),
     ]
 )
-"""A data file that is no part of its table yet."""
+"""Columns of data files that are written and not yet committed: one row per file, `size` in bytes, `modification_time`
+in ms since the epoch, `stats` as JSON of Delta's protocol."""
 
 
 def check_expected(snapshot: TableSnapshot, expected: Mapping[str, int | None] | None) -> None:
-    """Pass when every app id has the `expected` number in the table (None: none yet). Raises ConcurrentCommit (one has
-    another)."""
+    """Check that every app id has the `expected` number in the table (None: none yet). Raises ConcurrentCommit if one
+    has another number."""
     for app_id, number in (expected or {}).items():
         found = snapshot.transaction_version(app_id)
         if found != number:
-            raise _moved(snapshot.name, {"app_id": app_id, "expected": number, "found": found})
+            raise _concurrent_commit(snapshot.name, {"app_id": app_id, "expected": number, "found": found})
 
 
-def change_files(
+def prepare_change(
     snapshot: TableSnapshot,
     added: Sequence[AddAction],
     removed: Sequence[RemoveAction] = (),
     *,
     mode: Literal["append", "overwrite"] = "append",
 ) -> Write:
-    """The write, for ``commit``, of files that are there: only their names are written. Those of `removed` go, in the
-    mode ``overwrite`` all others."""
+    """Return the `write` argument of ``commit`` that adds and removes data files. Nothing is written before ``commit``
+    calls it, and then only their names: the files of `added` must exist. The mode ``overwrite`` removes all others."""
 
     def write(properties: CommitProperties) -> None:
         if removed:  # delta-rs would try again where others removed the same files
@@ -78,9 +79,9 @@ def change_files(
 
 
 def check_plain(snapshot: TableSnapshot) -> None:
-    """Pass for a table that takes any rows of all its columns. Raises ConfigurationError: another engine set conditions
-    on it, which data files that are written here would not keep; or it lacks a column, which no reader would find."""
-    if snapshot.delta.protocol().min_writer_version > _PLAIN:
+    """Check that the table takes any rows and has all its columns. Raises ConfigurationError if another engine set
+    conditions on it (data files that are written here would not meet them), or if it lacks a column."""
+    if snapshot.delta.protocol().min_writer_version > _HIGHEST_WRITER_VERSION:
         raise storage_failure(ValueError("unsupported table features"), snapshot.place.root.shown, snapshot.name)
     lacking = sorted({*TABLES[snapshot.name].names} - {field.name for field in snapshot.delta.schema().fields})
     if lacking:
@@ -92,7 +93,7 @@ def check_plain(snapshot: TableSnapshot) -> None:
 
 
 def remove_action(file: DataFile, *, data_change: bool) -> RemoveAction:
-    """What takes `file` away; `data_change`: its rows are not in another file then."""
+    """Return the action that removes `file`. `data_change`: its rows are removed, too, not moved to another file."""
     return RemoveAction(
         path=file.path,
         size=file.size_bytes,
@@ -103,7 +104,7 @@ def remove_action(file: DataFile, *, data_change: bool) -> RemoveAction:
 
 
 def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> int:
-    """Make one commit; gives its version. `snapshot` has that version afterwards, where the commit got its response.
+    """Make one commit and return its version. `snapshot` has that version afterwards if the commit got its response.
 
     Raises:
         ConcurrentCommit: another writer committed first; nothing landed.
@@ -121,16 +122,18 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
         write(properties)
         if snapshot.version == base:  # a transaction of file actions leaves the object at its version
             snapshot.delta.update_incremental()
-        version = snapshot.version if snapshot.version <= base + 1 else _landed(snapshot.place, base, commit_id)
+        version = snapshot.version
+        if version > base + 1:  # others committed too: find our version by its id
+            version = _find_commit(snapshot.place, base, commit_id)
     except (DeltaError, OSError) as error:
-        # A commit whose response got lost is found by its id: writing it again would double its rows.
-        version = _landed(snapshot.place, base, commit_id, error)
+        # The response may be lost although the commit landed: writing it again would double its rows.
+        version = _find_commit(snapshot.place, base, commit_id, error)
         if version is None:
             if isinstance(error, CommitFailedError) and not needs_newer_release(error):
-                raise _moved(snapshot.name, {}) from None
+                raise _concurrent_commit(snapshot.name, {}) from None
             raise snapshot.place.failure(error) from None
     if version is None:
-        raise _unknown(snapshot.place, "CommitNotFound")
+        raise _outcome_unknown(snapshot.place, "CommitNotFound")
     try:
         snapshot.place.bring_to_disk(version)
     except OSError as error:
@@ -143,16 +146,16 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
     return version
 
 
-def _landed(place: TablePlace, base: int, commit_id: str, failure: Exception | None = None) -> int | None:
-    """The version later than `base` that has the commit; None: it did not land. `failure`: what led to the question."""
+def _find_commit(place: TablePlace, base: int, commit_id: str, failure: Exception | None = None) -> int | None:
+    """Return the version after `base` that has the commit; None if it did not land. `failure`: why it is looked for."""
     try:
         commits = TableSnapshot(place, place.open()).commits(after=base)
     except (AcktrailError, DeltaError, OSError) as error:
-        raise _unknown(place, type(failure or error).__name__) from None
+        raise _outcome_unknown(place, type(failure or error).__name__) from None
     return next((version for version, own in commits.items() if own.get(COMMIT_ID) == commit_id), None)
 
 
-def _unknown(place: TablePlace, failure: str) -> OutcomeUnknown:
+def _outcome_unknown(place: TablePlace, failure: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"tables at {place.root.shown}: it is not known whether the commit to {place.name} landed",
         hint="run again: positions are read from the table, so that nothing is lost or doubled",
@@ -160,7 +163,7 @@ def _unknown(place: TablePlace, failure: str) -> OutcomeUnknown:
     )
 
 
-def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
+def _concurrent_commit(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
     return ConcurrentCommit(
         f"another writer committed to {name} first; nothing of this commit landed",
         hint="let one exporter write to these tables at a time, then run again",
@@ -168,12 +171,13 @@ def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
     )
 
 
-def written_file(
+def write_data_file(
     place: TablePlace, rows: pa.Table, *, edges: Sequence[int] = (), modified_ms: int | None = None
 ) -> pa.Table:
-    """Write `rows`, in their order, as a new file; gives its row of ``WRITTEN_FILES``; none for no rows. `edges`: rows
-    with which row groups begin, beside those of full ones. `modified_ms`: as old as that; None: it is new. Raises
-    OSError of the storage; then nothing is left of it."""
+    """Upload `rows`, in their order, as a new data file that no commit names yet. Return its row of ``WRITTEN_FILES``;
+    no row if there are no `rows`. `edges`: numbers of rows that begin a new row group, also before it is full.
+    `modified_ms`: the file's modification time in ms since the epoch; None: now. Raises OSError of the storage; then no
+    file remains."""
     if not rows.num_rows:
         return WRITTEN_FILES.empty_table()
     options = parquet_options(place.name)
@@ -197,7 +201,7 @@ def written_file(
 
 
 def add_actions(files: pa.Table, chunk: int | str | None = None) -> list[AddAction]:
-    """What makes `files` (``WRITTEN_FILES``) part of their table, or of a chunk of it."""
+    """Return the actions that add `files` (rows of ``WRITTEN_FILES``) to their table, or to a chunk of it."""
     columns = files.select(["path", "stats", "size", "modification_time"]).to_pylist()
     values = {} if chunk is None else {CHUNK: str(chunk)}
     return [AddAction(**each, partition_values=values, data_change=True) for each in columns]
@@ -220,18 +224,18 @@ def _statistics(rows: pa.Table, columns: Iterable[str]) -> str:
 
 
 def _has_bounds(kind: pa.DataType) -> bool:
-    """Whether the log gets least and greatest values of such a column: those that are text in one way alone."""
+    """Whether the log has bounds for columns of this type: only types whose values have exactly one form as text."""
     is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or is_instant)
 
 
 def _lower_bound(value: Any) -> Any:
-    """`value`, or a short text that is no greater than it."""
+    """Return `value`, or for a long text a short one that is not greater."""
     return value[:_LONGEST_TEXT] if isinstance(value, str) else value
 
 
 def _upper_bound(value: Any) -> Any:
-    """`value`, or a short text that is no less than it, where there is one."""
+    """Return `value`, or for a long text a short one that is not less, if there is one."""
     if not isinstance(value, str) or len(value) <= _LONGEST_TEXT or value[_LONGEST_TEXT] == _BEYOND:
         return value
     return value[:_LONGEST_TEXT] + _BEYOND

@@ -24,12 +24,12 @@ from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionar
 from acktrail.tables.delta.bucket import ensure_conditional_put
 from acktrail.tables.delta.delta_log_writer import (
     add_actions,
-    change_files,
     check_expected,
     check_plain,
     commit,
+    prepare_change,
     remove_action,
-    written_file,
+    write_data_file,
 )
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, is_append_only, last_of_each_key, merge_rows
@@ -235,7 +235,7 @@ class Tables:
         """One commit of `rows` and `commit_options`; gives its version. Rows keep their order; columns that they lack
         are null. `rows` may be empty. Raises ValueError (a column that the table does not have)."""
         own = self._rows(name, rows)
-        return self._commit(name, lambda place: written_file(place, own), **commit_options)
+        return self._commit(name, lambda place: write_data_file(place, own), **commit_options)
 
     def replace(
         self,
@@ -250,7 +250,7 @@ class Tables:
         `last_chunk` where it is given; `rows` become that chunk."""
         own = self._rows(name, rows) if chunk is None else self._rows(name, rows).drop_columns([CHUNK])
         replaced = range(chunk or 0, _NO_CHUNK if last_chunk is None else last_chunk + 1)
-        return self._commit(name, lambda place: written_file(place, own), replaced, chunk, **commit_options)
+        return self._commit(name, lambda place: write_data_file(place, own), replaced, chunk, **commit_options)
 
     def commit_files(
         self,
@@ -293,10 +293,10 @@ class Tables:
         with snapshot.place.translated():
             added = add_actions(write(snapshot.place), chunk)
         if replaced is None or chunk is None:
-            change = change_files(snapshot, added, mode="append" if replaced is None else "overwrite")
+            change = prepare_change(snapshot, added, mode="append" if replaced is None else "overwrite")
         else:
             gone = [file for file in snapshot.files() if int(file.chunk or 0) in replaced]
-            change = change_files(snapshot, added, [remove_action(file, data_change=True) for file in gone])
+            change = prepare_change(snapshot, added, [remove_action(file, data_change=True) for file in gone])
         return commit(snapshot, change, transactions, metadata)
 
     def upsert(

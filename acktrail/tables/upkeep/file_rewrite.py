@@ -29,7 +29,7 @@ from deltalake.transaction import AddAction
 from acktrail.errors import ConcurrentCommit, DamagedTables
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.connector_tables import schema_of
-from acktrail.tables.delta.delta_log_writer import add_actions, change_files, commit, remove_action, written_file
+from acktrail.tables.delta.delta_log_writer import add_actions, commit, prepare_change, remove_action, write_data_file
 from acktrail.tables.delta.store import Tables, kept_committing
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_place import TablePlace
@@ -123,7 +123,7 @@ def rewrite(snapshot: TableSnapshot, files: Sequence[DataFile], change: Change |
         kept = (rows if change is None else change(rows)).combine_chunks()
         edges = _lookup_edges(kept) if snapshot.name == RECORDS else ()
         modified_ms = max(file.modified_ms for file in files)
-        added = add_actions(written_file(snapshot.place, kept, edges=edges, modified_ms=modified_ms), files[0].chunk)
+        added = add_actions(write_data_file(snapshot.place, kept, edges=edges, modified_ms=modified_ms), files[0].chunk)
     return Rewrite(removed=tuple(files), added=added, rows_before=rows.num_rows, rows=kept.num_rows)
 
 
@@ -215,7 +215,7 @@ def _commit_at(
     dropped = {DROPPED_ROWS: (snapshot.transaction_version(DROPPED_ROWS) or 0) + gone} if numbers and gone else {}
     commit(
         snapshot,
-        change_files(snapshot, done.added, removed),
+        prepare_change(snapshot, done.added, removed),
         {**numbers, **dropped},
         {MAINTAINED: what, **_copied_commit(snapshot)},
     )

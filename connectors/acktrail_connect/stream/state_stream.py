@@ -37,7 +37,7 @@ from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.log_positions import LogSpan, SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
-from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, write_data_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.export_ranges import TableLogs
 from acktrail.times import new_run_id
@@ -313,7 +313,7 @@ class DataFileSink(SinkTask):
         """One file of everything put so far; nothing is committed."""
         rows, self._records = placed(self._records), []
         with self._place.translated():
-            self._files.append(written_file(self._place, rows))
+            self._files.append(write_data_file(self._place, rows))
         return Commit(rows={})
 
     @property

@@ -39,7 +39,7 @@ from acktrail.history.record_changes import record_changes
 from acktrail.history.saved_states import HISTORY, SavedStates, all_used, files_to_read, source_of, with_cluster
 from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.tables.cluster_check import cluster_of
-from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, write_data_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.records.continuity import ensure_whole
@@ -247,7 +247,7 @@ def build_piece(
     if sum(rows.num_rows for rows in changes) >= _ROWS_OF_A_FILE:
         files.append(_history_file(tables, changes))
         del changes[1:]
-    files.append(written_file(tables.place(HISTORY.name), with_cluster(held, HISTORY, cluster_id)))
+    files.append(write_data_file(tables.place(HISTORY.name), with_cluster(held, HISTORY, cluster_id)))
     counts = pc.value_counts(held["state_partition"])
     yield one_row(
         _BUILT,
@@ -260,7 +260,7 @@ def build_piece(
 def _history_file(tables: Tables, changes: Sequence[pa.Table]) -> pa.Table:
     pieces = [rows for rows in changes if rows.num_rows]
     rows = pieces[0] if len(pieces) == 1 else history_tables.in_lookup_order(pa.concat_tables(pieces))
-    return written_file(tables.place(history_tables.CHANGES), rows.drop_columns(["chunk"]))
+    return write_data_file(tables.place(history_tables.CHANGES), rows.drop_columns(["chunk"]))
 
 
 def apply_records(

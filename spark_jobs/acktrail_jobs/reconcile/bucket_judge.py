@@ -13,7 +13,7 @@ from acktrail.history.observed_run import Descriptions, with_topics
 from acktrail.history.partition_replay import SAVED_COLUMNS, replayed_states
 from acktrail.history.saved_states import REPLAY, with_cluster
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, written_file
+from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, write_data_file
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.frames import list_columns, one_row
 from acktrail_jobs.reconcile.findings import (
@@ -59,7 +59,7 @@ class BucketJudge:
                 REPLAY.name: with_cluster(_saved(saved), REPLAY, self.run.observation.cluster_id or ""),
             }
             tables = Tables(self.run.config)
-            files = [written_file(tables.place(name), own[name]) for name in sorted(wanted)]
+            files = [write_data_file(tables.place(name), own[name]) for name in sorted(wanted)]
             return one_row(
                 JUDGED,
                 files=pa.concat_tables([WRITTEN_FILES.empty_table(), *files]),

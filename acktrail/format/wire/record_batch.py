@@ -1,9 +1,23 @@
 """Kafka's record batch of version 2 (magic 2): header, and the records once they are decompressed.
 
-The header is 61 bytes: int64 base offset, int32 length of what follows, int32 leader epoch, int8 magic, uint32 CRC-32C
-of what follows, int16 attributes (bits 0 to 2 compression, 3 append time, 4 transactional, 5 control), int32 last
-offset delta, int64 base and int64 newest timestamp, int64 producer id, int16 producer epoch, int32 base sequence, int32
-record count (Kafka: ``DefaultRecordBatch``, ``DefaultRecord``). Integers of a record are zigzag variable-length ones.
+The header has 61 bytes (Kafka: ``DefaultRecordBatch``)::
+
+    position  type    field
+           0  int64   base offset
+           8  int32   batch length: bytes after this field
+          12  int32   leader epoch
+          16  int8    magic
+          17  uint32  CRC-32C of the bytes after this field
+          21  int16   attributes: bits 0 to 2 compression, 3 append time, 4 transactional, 5 control
+          23  int32   last offset delta
+          27  int64   base timestamp
+          35  int64   max timestamp
+          43  int64   producer id
+          51  int16   producer epoch
+          53  int32   base sequence
+          57  int32   record count
+
+The integers of a record are zigzag variable-length integers (Kafka: ``DefaultRecord``).
 """
 
 from __future__ import annotations
@@ -20,12 +34,12 @@ from acktrail.format.wire.primitives import INT16, Reader
 
 HEADER_BYTES: Final = 61
 CHECKED_FROM: Final = 21
-"""The checksum of a batch is that of all its bytes from here on."""
+"""Position of the first byte that the checksum covers; it covers all bytes to the end of the batch."""
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _LENGTH_FIELD_END: Final = 12
 _MAGIC: Final = 2
-_HIGHEST_OFFSET: Final = (1 << 63) - 1
-_LOWEST_TIME: Final = -(1 << 63)
+_INT64_MIN: Final = -(1 << 63)
+_INT64_MAX: Final = (1 << 63) - 1
 _NO_HEADERS: Final = b"\x00"
 _PART: Final = "batch"
 _APPEND_TIME: Final = 0x08
@@ -44,8 +58,9 @@ class Compression(IntEnum):
 
 
 class BatchKind(StrEnum):
-    """Records of an aborted transaction reach read_uncommitted consumers only; control batches (markers) reach none.
-    Of records beyond the last stable offset it is not known yet (`OPEN`): read_uncommitted consumers get them."""
+    """Which consumers get a batch's records. `ABORTED`: only read_uncommitted consumers. `CONTROL` (markers of
+    transactions): none. `OPEN` (beyond the last stable offset): until the transaction ends, only read_uncommitted ones.
+    """
 
     DATA = "data"
     ABORTED = "aborted"
@@ -84,7 +99,7 @@ class BatchHeader:
 
     @property
     def has_append_time(self) -> bool:
-        """Every record has the broker's time of the append, the newest timestamp of the batch."""
+        """Whether every record has the broker's time of the append: the max timestamp of the batch."""
         return bool(self.attributes & _APPEND_TIME)
 
     @property
@@ -99,7 +114,7 @@ class BatchHeader:
     def compression(self) -> Compression:
         """Raises MalformedRecord for a number that no release defines."""
         number = self.attributes & 0x07
-        found = _COMPRESSIONS.get(number)  # one a batch: making the member of its number costs ten times as much
+        found = _COMPRESSIONS.get(number)  # called for every batch: `Compression(number)` costs ten times as much
         if found is None:
             raise MalformedRecord(f"unknown compression {number}", part=_PART, position=CHECKED_FROM)
         return found
@@ -107,7 +122,7 @@ class BatchHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """One record of a batch; `headers` are the bytes that ``record_headers`` reads, by default of none."""
+    """One record of a batch. `headers` are bytes for ``record_headers``; the default has no headers."""
 
     offset: int
     timestamp_ms: int
@@ -117,7 +132,7 @@ class LogRecord:
 
 
 class PackedBatch(NamedTuple):
-    """A whole batch; `raw` are its bytes from the header on."""
+    """A complete batch. `raw` has all its bytes, the header included."""
 
     header: BatchHeader
     kind: BatchKind
@@ -125,7 +140,7 @@ class PackedBatch(NamedTuple):
 
 
 class DataBatch(NamedTuple):
-    """A batch of `partition` whose records a consumer gets; `records` are its bytes behind the header, decompressed."""
+    """A batch of `partition` whose records a consumer gets. `records` has the bytes after the header, decompressed."""
 
     partition: int
     header: BatchHeader
@@ -133,9 +148,10 @@ class DataBatch(NamedTuple):
 
 
 def batches_in(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bool = True) -> Iterator[PackedBatch]:
-    """The whole batches in `data`, in their order; the last one may be cut off. `aborted`: producer id and first offset
-    of every aborted transaction that lies in `data`, even in part. `is_stable`: all is below the last stable offset.
-    Raises MalformedRecord: a header is not possible.
+    """Yield the complete batches in `data`, in order. An incomplete batch at the end is ignored.
+
+    `aborted`: producer id and first offset of every aborted transaction that has records in `data`. `is_stable`: all
+    records are below the last stable offset. Raises MalformedRecord for a header with impossible values.
 
     Producer 7 aborts, producer 8 commits, and the response lists (7, 0)::
 
@@ -162,36 +178,36 @@ def batches_in(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bo
 
 
 def read_header(raw: bytes | memoryview) -> BatchHeader:
-    """The header at the start of `raw`. Raises MalformedRecord when it is cut off, of another version, or has a value
-    that is not possible (a negative offset, a length below that of a header)."""
+    """Read the header at the start of `raw`. Raises MalformedRecord when it is cut off, of another version, or has an
+    impossible value (a negative offset, a length below that of a header)."""
     if len(raw) < HEADER_BYTES:
         raise MalformedRecord("batch header is cut off", part=_PART, position=len(raw))
     fields = _HEADER.unpack_from(raw)
-    base, length, epoch, magic, crc, attributes, delta, created, newest, producer, _, _, count = fields
+    base_offset, length, epoch, magic, crc, attributes, delta, base_time, max_time, producer_id, _, _, count = fields
     if magic != _MAGIC:
         raise MalformedRecord(f"message format version {magic}", part=_PART, position=16)
-    if base < 0 or delta < 0 or base > _HIGHEST_OFFSET - delta:
-        raise MalformedRecord(f"offsets {base} to {base} + {delta}", part=_PART, position=0)
+    if base_offset < 0 or delta < 0 or base_offset > _INT64_MAX - delta:
+        raise MalformedRecord(f"offsets {base_offset} to {base_offset} + {delta}", part=_PART, position=0)
     if length < HEADER_BYTES - _LENGTH_FIELD_END:
         raise MalformedRecord(f"batch length {length}", part=_PART, position=8)
     return BatchHeader(
-        base_offset=base,
+        base_offset=base_offset,
         size_bytes=length + _LENGTH_FIELD_END,
         leader_epoch=epoch,
         crc=crc,
         attributes=attributes,
         last_offset_delta=delta,
-        base_timestamp_ms=created,
-        max_timestamp_ms=newest,
-        producer_id=producer,
+        base_timestamp_ms=base_time,
+        max_timestamp_ms=max_time,
+        producer_id=producer_id,
         record_count=count,
     )
 
 
 def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
-    """The records of a batch, from the decompressed bytes after its header. Positions in errors are within `records`.
-    Raises MalformedRecord after the records that could be read, when bytes are not a record, a record is missing,
-    offsets do not ascend within the batch, or bytes are left over."""
+    """Yield the records of a batch. `records` has the bytes after the header, decompressed; positions in errors count
+    from its start. After the records that can be read, raises MalformedRecord when bytes are not a record, a record is
+    missing, offsets do not ascend within the batch, or bytes remain after the last record."""
     reader, last_delta = Reader(records, _PART), -1
     if header.record_count < 0:
         raise reader.malformed(f"record count {header.record_count}")
@@ -200,8 +216,8 @@ def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
         length = reader.varint()
         if not 0 <= length <= reader.left:
             raise reader.malformed(f"record of {length} bytes announced", start)
-        begun = reader.position
-        record, delta = _record(header, reader.raw(length), begun)
+        base_position = reader.position
+        record, delta = _record(header, reader.raw(length), base_position)
         if not last_delta < delta <= header.last_offset_delta:
             raise reader.malformed(f"offset delta {delta} after {last_delta}", start)
         last_delta = delta
@@ -210,9 +226,10 @@ def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
         raise reader.malformed(f"{reader.left} byte(s) after the records")
 
 
-def record_headers(headers: bytes, begun: int = 0) -> tuple[tuple[bytes, bytes | None], ...]:
-    """Names and values of a record's headers, from their count to the end of the record (Kafka:
-    ``DefaultRecord.readHeaders``). Raises MalformedRecord; its position counts from `begun` at the first byte."""
+def record_headers(headers: bytes, base_position: int = 0) -> tuple[tuple[bytes, bytes | None], ...]:
+    """Return names and values of a record's headers. `headers` has the bytes from the count of headers to the end of
+    the record (Kafka: ``DefaultRecord.readHeaders``). Raises MalformedRecord, with `base_position` added to the
+    position in `headers`."""
     reader = Reader(headers, _PART)
     try:
         count = reader.varint()
@@ -222,13 +239,13 @@ def record_headers(headers: bytes, begun: int = 0) -> tuple[tuple[bytes, bytes |
         if reader.left:
             raise reader.malformed(f"{reader.left} byte(s) after the record")
     except MalformedRecord as error:
-        raise MalformedRecord(error.fault, part=_PART, position=begun + error.position) from error
+        raise MalformedRecord(error.fault, part=_PART, position=base_position + error.position) from error
     return found
 
 
 def control_type(key: bytes | None) -> int:
-    """The type of a control record, by its key: int16 version, int16 type. Raises MalformedRecord when the key is null
-    or cut off."""
+    """Return the type of a control record from its key: int16 version, int16 type. Raises MalformedRecord when the key
+    is null or cut off."""
     if key is None:
         raise MalformedRecord("null key of a control record", part="key", position=0)
     reader = Reader(key, "key")
@@ -236,9 +253,10 @@ def control_type(key: bytes | None) -> int:
     return reader.integer(INT16)
 
 
-def _record(header: BatchHeader, record: bytes, begun: int) -> tuple[LogRecord, int]:
-    """The record in `record`, which begins at `begun` of the batch, and its offset delta."""
-    reader = Reader(record, _PART, 1)
+def _record(header: BatchHeader, record: bytes, base_position: int) -> tuple[LogRecord, int]:
+    """Return the record whose bytes are `record`, and its offset delta. `base_position`: where they begin in the
+    batch."""
+    reader = Reader(record, _PART, 1)  # after the int8 record attributes, which magic 2 does not use
     try:
         timestamp_delta, offset_delta = reader.varlong(), reader.varint()
         key, value = _read_nullable(reader), _read_nullable(reader)
@@ -246,10 +264,10 @@ def _record(header: BatchHeader, record: bytes, begun: int) -> tuple[LogRecord, 
         if headers != _NO_HEADERS:
             record_headers(headers, reader.position)
     except MalformedRecord as error:
-        raise MalformedRecord(error.fault, part=_PART, position=begun + error.position) from error
+        raise MalformedRecord(error.fault, part=_PART, position=base_position + error.position) from error
     created = header.base_timestamp_ms + timestamp_delta
-    if not _LOWEST_TIME <= created < -_LOWEST_TIME:
-        raise MalformedRecord(f"timestamp {created}", part=_PART, position=begun)
+    if not _INT64_MIN <= created <= _INT64_MAX:
+        raise MalformedRecord(f"timestamp {created}", part=_PART, position=base_position)
     time = header.max_timestamp_ms if header.has_append_time else created
     offset = header.base_offset + offset_delta
     return LogRecord(offset=offset, timestamp_ms=time, key=key, value=value, headers=headers), offset_delta

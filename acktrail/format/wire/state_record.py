@@ -9,7 +9,7 @@ Keys are the same in every release since Kafka 4.0 (``ShareSnapshotKey.json``, `
 (0 snapshot, 1 update), string group id, 16-byte topic id, int32 partition, not flexible.
 
 Every release writes value version 0, so only the bytes distinguish them. The tables hold what 4.2 reads; the layouts
-before it are met in copied logs alone.
+before it occur only in copied logs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COUNT_TAG: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What differs between the releases' values."""
+    """How the values of a release differ from those of other releases."""
 
     release: str
     epoch: Struct = INT32
@@ -94,6 +94,7 @@ def encode(record: StateRecord, layout: Layout = KAFKA_4_2) -> tuple[bytes, byte
             raise ValueError(f"a snapshot of Kafka {layout.release} has {number} timestamps")
         fields += [packed(INT64, time, "timestamp") for time in times if time is not None]
     fields.append(write_compact_batch_array(record.batches))
+    # b"\x01\x00\x04": one tagged field, tag 0, 4 bytes
     fields.append(b"\x00" if count is None else b"\x01\x00\x04" + packed(INT32, count, "complete count"))
     kind = SNAPSHOT_TYPE if isinstance(record, ShareSnapshot) else UPDATE_TYPE
     return encode_key(kind, record.key), b"".join(fields)

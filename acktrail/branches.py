@@ -48,7 +48,7 @@ class Branch:
     messages: str = ""
     """What people are sent: ``acktrail.view.notifications.ChangesOf``."""
     dags: tuple[str, ...] = ()
-    """Modules alone, each with ``make(DagProfile)``, which makes its DAG (``dags/acktrail_branches.py``)."""
+    """Modules, each with only ``make(DagProfile)``, which makes its DAG (``dags/acktrail_branches.py``)."""
     views: str = ""
     """`acktrail_dashboard.web.branch_views.BranchViews`: pages, and sections of the report."""
 

@@ -184,7 +184,7 @@ def _plan(kind: str, at_ms: int, **more: Any) -> GroupChangePlan:
 def _beginnings(
     admin: ShareGroupAdmin, ids: Sequence[str], topics: Sequence[str], at_ms: int
 ) -> tuple[TargetOffsets, list[Notice]]:
-    """Where each share partition that a group has, of `topics` alone, would begin now without a state; and notices."""
+    """Where each share partition that a group has, only of `topics`, would begin now without a state; and notices."""
     settings = auto_resets(admin, ids)
     found: dict[str, dict[tuple[str, int], TargetOffset]] = {}
     notices = []

@@ -1,4 +1,4 @@
-"""Kinds of changes of groups, whose outcome the cluster alone shows: one request a group."""
+"""Kinds of changes of groups, whose outcome only the cluster shows: one request a group."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Names = Sequence[str]
 
 
 class Purpose(StrEnum):
-    """What the ACLs are for: export and observation; observation alone; reset of start offsets. Branches have others
+    """What the ACLs are for: export and observation; only observation; reset of start offsets. Branches have others
     (`purposes`)."""
 
     EXPORT = "export"

@@ -57,7 +57,7 @@ REPLAYED_STATES: Final = pa.schema(
         for name in ("state_partition", *KEY_COLUMNS, *_NUMBERS[:5], "batches", *_NUMBERS[5:], *_ADDRESS)
     ]
 )
-"""The columns of ``SHARE_PARTITION_STATES`` that come from replay alone."""
+"""The columns of ``SHARE_PARTITION_STATES`` that come only from replay."""
 _ROWS_AT_ONCE: Final = 8_192
 
 

@@ -1,4 +1,4 @@
-"""Columns that a replayed state alone decides: what its batches count, and which rules it breaks."""
+"""Columns that follow from only a replayed state: what its batches count, and which rules it breaks."""
 
 from __future__ import annotations
 

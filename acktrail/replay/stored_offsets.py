@@ -103,7 +103,7 @@ class StoredOffsets:
 
 
 def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]) -> StoredOffsets:
-    """The runs of `addresses` (`state_partition` and `offset`, in any order, also twice); held are the runs alone."""
+    """The runs of `addresses` (`state_partition` and `offset`, in any order, also twice); only the runs are held."""
     gathered: dict[int, list[OffsetRuns]] = {}
     reached: dict[int, int] = {}
     in_order = True

@@ -157,7 +157,7 @@ def check_table_name(name: str, rows: pa.Schema | None = None) -> None:
 
 def stored_schema(rows: pa.Schema) -> pa.Schema:
     """`rows` as a Delta table keeps them, without columns that have no type. Raises RowsRefused when it cannot keep
-    one, or when two names differ in their case alone."""
+    one, or when two names differ only in their case."""
     found: dict[str, str] = {}
     for name in rows.names:
         other = found.setdefault(name.casefold(), name)

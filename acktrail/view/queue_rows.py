@@ -31,7 +31,7 @@ COLUMNS: Final = (
     *("unfinished_records", "archived_records", "acknowledged", "released", "archived"),
     *("evidence_state_partition", "evidence_offset"),
 )
-"""All that lists show; the wide columns are read for one share partition alone."""
+"""All that lists show; the wide columns are read only for a single share partition."""
 STATUS_COLUMNS: Final = (
     *COLUMNS,
     *("verdict", "end_offset", "log_start_offset", "available_records", "acknowledged_records", "archiving_records"),
@@ -180,7 +180,7 @@ def newest_changes(changes: pa.Table, most: int) -> dict[str, Any]:
 
 def told_changes(changes: pa.Table, most: int) -> dict[str, Any]:
     """The `most` newest changes, and how many got worse and better. Share partitions that were new and need nothing are
-    counted alone (`calm`)."""
+    only counted (`calm`)."""
     told = worth_telling(changes)
     ranks = {name: pc.index_in(told[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
     return {

@@ -251,7 +251,7 @@ def _over(records: KnownSum, noun: str) -> str:
 
 
 def archived_note(summary: Summary) -> str | None:
-    """How many records are archived: in the current state, in the history alone, and without known offsets."""
+    """How many records are archived: in the current state, only in the history, and without known offsets."""
     now = sum(row.records for row in summary.archived if row.retained)
     earlier = sum(row.records for row in summary.archived) - now
     unlisted = summary.totals.archived.known - now - earlier
@@ -301,7 +301,7 @@ class RunTables:
     """Tables in the columns of `acktrail.format.columns.schemas.table_schemas`.
 
     `offset_observations` has rows where the run has no share partition: when it looked, and at which cluster.
-    `queue_statuses` has rows of the newest run alone, and may lack columns. `archived` is what ``delivery_history`` has
+    `queue_statuses` has rows of only the newest run, and may lack columns. `archived` is what ``delivery_history`` has
     of groups that archived more than their states show. `branches`: what branches have of the run, by the names of
     their sections of a report.
     """

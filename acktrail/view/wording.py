@@ -89,7 +89,7 @@ def is_trouble(status: str | None) -> bool:
 
 
 def trouble_text(status: str | None, reason: str | None, group_id: str | None = None, topic: str | None = None) -> str:
-    """Why a share partition is in trouble, and what to do about it; of one that is not the reason alone.
+    """Why a share partition is in trouble, and what to do about it; of one that is not in trouble, only the reason.
 
     >>> trouble_text("lagging", "2,443 unfinished records")
     '2,443 unfinished records. What to do: add consumers, or make them faster.'

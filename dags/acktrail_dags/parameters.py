@@ -234,7 +234,7 @@ class DagProfile:
 
     @property
     def folder(self) -> str:
-        """Where this profile's pages are below those of all profiles; empty for one alone."""
+        """Where this profile's pages are below those of all profiles; empty for a single one."""
         return self.suffix.strip("_")
 
     def settings(
@@ -264,7 +264,7 @@ class DagProfile:
 
 
 def dag_profiles() -> tuple[DagProfile, ...]:
-    """Whose DAGs are made; one alone keeps the ids without a suffix."""
+    """Whose DAGs are made; a single one keeps the ids without a suffix."""
     names = profile_names()
     if not names:
         return (DagProfile(),)

@@ -38,7 +38,7 @@ def serve(
     """Show the tables as web pages, until Ctrl-C. There are statuses, groups, share partitions, and the fate of a
     record.
 
-    Read only. On this machine alone it asks for nothing; listening on another address needs a token.
+    Read only. It asks for nothing where only this machine reaches it; listening on another address needs a token.
 
     Example: acktrail dashboard serve --tables ./tables
     """

@@ -1,6 +1,6 @@
 """The gate of a reset: its plan before it is approved, its result once it was verified.
 
-The rules on a plan restate what the planner promises, from the stored rows alone: a plan that breaks one was not made
+The rules on a plan restate what the planner promises, from only the stored rows: a plan that breaks one was not made
 by it.
 """
 

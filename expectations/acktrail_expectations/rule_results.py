@@ -100,7 +100,7 @@ class ValidationSummary:
 
     @property
     def failed(self) -> tuple[QualityResult, ...]:
-        """Broken rules that are not for information alone, and expectations that raised."""
+        """Broken rules that are not only for information, and expectations that raised."""
         return tuple(of for of in self.results if of.success is False and of.state is not RuleState.NOTED)
 
     @property

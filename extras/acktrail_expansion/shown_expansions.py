@@ -72,7 +72,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     _N.BETWEEN_LOOKS: f"Read the keys, which narrow a wide fence: {CHECK}.",
 }
 _BY_KEYS: Final = frozenset({_V.BROKEN, _N.NO_RECORD_KNOWN, _N.BETWEEN_FENCES, _N.BETWEEN_LOOKS})
-"""What keys would say more about; they are read of the newest expansion of a topic alone."""
+"""What keys would say more about; they are read only of the newest expansion of a topic."""
 _GREW_AGAIN: Final = "The topic grew again since: keys are not read any more."
 _UNKNOWN: Final = "this release does not know it"
 _COUNTED: Final = ("event_id", "group_id", "partition", "verdict", "open_records", "skipped_records")

@@ -47,7 +47,7 @@ def register_views(spark: SparkSession, config: TablesConfig) -> dict[str, int |
 def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: TableSnapshot | None) -> DataFrame:
     """The rows of a table in the columns and types of its schema. The number of a chunk is in the log, in no file."""
     schema = from_arrow_schema(TABLES[name])
-    # The dataset, and not the log alone: it refuses what another writer stores beside the files (deletion vectors).
+    # The dataset, and not only the log: it refuses what another writer stores beside the files (deletion vectors).
     if snapshot is None or not snapshot.dataset().files:
         return spark.createDataFrame([], schema)
     chunks = {path: found[_IN_LOG] for path, found in snapshot.statistics([_IN_LOG]).items()}

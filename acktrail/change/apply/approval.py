@@ -81,7 +81,7 @@ class Admission:
         if actor not in self._decided_by(before, step):
             event = next(event for event, decided in DECIDES.items() if decided is step)
             entry = audit_entry(self.plan, 0, Event(event), detail={"note": why} if why else {})
-            # The life is read again: the rows that `check` is given may be those of open changes alone.
+            # The life is read again: the rows that `check` is given may be only those of open changes.
             self.journal.note([entry], check=lambda _: self.life().after(step))
         return self.life()
 

@@ -154,7 +154,7 @@ def refusal_error(
         error = NotAuthorized(operation, f"topic {first.topic!r}")
     elif first.rule == "hidden_topic":
         error = NotAuthorized("DESCRIBE", f"the topic with id {first.topic}")
-    elif first.rule == "state_unreadable" and first.topic is None:  # a missing right alone makes all of it unreadable
+    elif first.rule == "state_unreadable" and first.topic is None:  # only a missing right makes all of it unreadable
         error = NotAuthorized("READ", f"topic {STATE_TOPIC}")
         error.hint = f"{error.hint}, or give --without-state"
     else:

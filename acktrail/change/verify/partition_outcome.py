@@ -4,7 +4,7 @@ A reset is one snapshot record: the new start offset, no batches, leader epoch 0
 known, written when it was created, a higher snapshot epoch, the group's epoch as its state epoch. A snapshot that a
 quiet shard writes later has another create time and changes nothing. A leader never writes another state epoch, and
 never moves a start offset back: only a request does (KIP-932, `ShareCoordinatorShard`). Where records were pruned
-before they were read, and were not exported, the present state alone decides, often as unknown.
+before they were read, and were not exported, only the present state decides, often as unknown.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ResetEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOutcome:
-    """`evidence` is the record that shows it; `why` says more, where the status alone does not. `moved_on`: the group
+    """`evidence` is the record that shows it; `why` says more, where the status is not enough. `moved_on`: the group
     went to work since, what came after the reset is its own. `asks_group`: its description would show more."""
 
     status: Status
@@ -227,7 +227,7 @@ def _without_records(case: ResetEvidence) -> ResetOutcome:
 
 
 def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOutcome:
-    """Judge by the present state alone, which is another than before and than the target. Whether the group's own work
+    """Judge only by the present state, which is another than before and than the target. Whether the group's own work
     led there is not known, unless it has not worked."""
     if case.group is None:
         return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)

@@ -32,7 +32,7 @@ def metrics(
 
     Without --out and --listen the text is printed once. Totals have every group; the worst 1,000 have series of their
     own. What is not known has no series. Exit code 3 where a table cannot be read, or none is there; the metrics are
-    written all the same. Reads tables alone, no broker; docs/metrics.md has every name.
+    written all the same. Reads only tables, no broker; docs/metrics.md has every name.
 
     Example: acktrail tables metrics --listen 127.0.0.1:9465
     """

@@ -63,7 +63,7 @@ def profiles(ctx: typer.Context, names: Names = None, as_json: AsJson = False) -
 
 @app.command()
 def overview(names: Names = None, as_json: AsJson = False) -> None:
-    """Show one line a cluster, the one to look at first on top. It comes from the tables alone, no broker is asked.
+    """Show one line a cluster, the one to look at first on top. It comes only from the tables, no broker is asked.
 
     Export, share groups, gaps, open findings and the last reconciliation. What is not known is unknown, with its
     reason. The JSON form is that of `acktrail status`, an object for each profile. The exit code is 0 in any case:
@@ -101,7 +101,7 @@ def _wanted(names: Sequence[str] | None) -> list[str]:
 
 
 def _listed(name: str) -> dict[str, Any]:
-    """A profile as the file has it: of client properties the names alone, for their values may be secret."""
+    """A profile as the file has it: of client properties only the names, because their values may be secret."""
     try:
         own = config.profiles().profile(name)
     except AcktrailError as error:

@@ -55,7 +55,7 @@ def status(
     shown as well.
 
     On top export, gaps, findings; then groups, then the share partitions that are not ok or idle, each with since when
-    and why, up to the height of the screen. Reads small tables alone, as of the newest reconciliation; no broker.
+    and why, up to the height of the screen. Reads only small tables, as of the newest reconciliation; no broker.
     The exit code is 0 when there is nothing to act on, and 6 when there is: a status that asks for action, an open
     critical finding, something older than --stale-after, or something that is not known.
 

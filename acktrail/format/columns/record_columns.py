@@ -48,7 +48,7 @@ RECORD_COLUMNS: Final = ("offset", "record_type", *KEY_COLUMNS, *_STATE_NUMBERS,
 """The columns of a record that change a state, and those that choose records."""
 HELD_COLUMNS: Final = saved_columns(HELD_STATES)
 CHANGE_COLUMNS: Final = pa.schema([field for field in DELIVERY_HISTORY if field.name not in ("cluster_id", "chunk")])
-"""The columns of ``DELIVERY_HISTORY`` that depend on a change alone."""
+"""The columns of ``DELIVERY_HISTORY`` that depend only on a change."""
 _Row = Mapping[str, Any]
 _STATE: Final = "state"
 _ROWS_AT_ONCE: Final = 8_192

@@ -64,7 +64,7 @@ def needs_newer_release(error: BaseException) -> bool:
 def storage_failure(error: BaseException, root: str, table: str | None = None) -> AcktrailError:
     """The error to raise for `error` of the storage under `root` (which holds no credentials), or of one table of it.
     Damage is a DamagedTables that names no file yet; so is an unknown error of a table."""
-    text = f"{type(error).__name__} {error}".lower()  # Arrow's FileNotFoundError holds the path alone
+    text = f"{type(error).__name__} {error}".lower()  # Arrow's FileNotFoundError holds only the path
     where = f"tables at {root}" if table is None else f"tables at {root}: table {table}"
     data = {"root": root, "table": table}
     cause = next((each for each in _CAUSES.values() if each.shows(text)), None)

@@ -362,7 +362,7 @@ class Tables:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of ``read_files`` batch by batch, files and rows in their order; columns that a file lacks are null.
         `sparing`: one row group at a time; a scanner of all reads up to 1 GiB ahead of a slow reader; with `groups`,
-        those row groups alone whose bounds may satisfy it, which costs nothing a row. `dictionaries`: text columns that
+        only row groups whose bounds may satisfy it, which costs nothing a row. `dictionaries`: text columns that
         stay as dictionaries, as they lie in the files."""
         if not paths:
             return

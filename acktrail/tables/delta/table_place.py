@@ -137,7 +137,7 @@ class TablePlace:
                 path.unlink(missing_ok=True)
                 raise
             return
-        # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
+        # Not through Arrow's stream: it hands over buffers, and the storage takes only bytes.
         stream = DeltaFileSystemHandler(self.uri, self.root.options or {}).open_output_stream(file)
         stream.write(bytes(content))
         stream.close()  # type: ignore[attr-defined]  # of the handler, which has no types

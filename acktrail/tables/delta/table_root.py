@@ -36,7 +36,7 @@ _UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRoot:
-    """`uri` is for the storage alone; `shown` is the same without user and password, for messages. `given` are the
+    """`uri` is only for the storage; `shown` is the same without user and password, for messages. `given` are the
     options of an object storage, None for a folder of this machine."""
 
     uri: str

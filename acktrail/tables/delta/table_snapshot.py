@@ -225,7 +225,7 @@ class TableSnapshot:
         return {each["path"]: {name: each.get(name) for name in names} for each in rows}
 
     def paths_with(self, equal: Mapping[str, Any]) -> list[str]:
-        """The files that may have rows whose columns have the values of `equal`, by the log's statistics alone: a
+        """The files that may have rows whose columns have the values of `equal`, by only the log's statistics: a
         ``dataset`` of all files costs ms for each."""
         rows = self._actions()
         for name, value in equal.items():

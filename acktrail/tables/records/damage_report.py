@@ -296,7 +296,7 @@ def _unranged_records(tables: Tables, presence: Presence) -> Iterator[LostOffset
 
 
 def _ranges(tables: Tables) -> Iterator[dict[str, Any]]:
-    """The rows of ``export_ranges`` that are not gaps alone."""
+    """The rows of ``export_ranges`` that are more than gaps."""
     snapshot = tables.snapshot(RANGES_TABLE)
     for batch in () if snapshot is None else snapshot.batches(columns=_RANGE):
         yield from (row for row in batch.to_pylist() if row["first_offset"] is not None)

@@ -2,7 +2,7 @@
 
 Replay and history continue from saved states and positions: by state partition, the offset before which all records are
 applied. Both ask here which files to read next (``new_records``) and whether the records are still those that they used
-(``replaced_version``). Validation has positions alone: it reads the files that may have later records (``reaching``).
+(``replaced_version``). Validation has only positions: it reads the files that may have later records (``reaching``).
 
 Where files were only added since, they have the new records. Where files were rewritten (compaction, by acktrail or by
 others), or the log no longer has the version, the new records are those at or after the positions, and the number of
@@ -190,7 +190,7 @@ class RecordFiles:
 
     def reaching(self, positions: Mapping[int, int]) -> tuple[str, ...]:
         """The files that may have a record at or after the position of its state partition (0 for one that has none);
-        by their statistics alone, oldest first."""
+        by only their statistics, oldest first."""
         return self.oldest_first(path for path in self._statistics if self._reaches(path, positions))
 
     def oldest_first(self, paths: Iterable[str]) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ def _topic_rows(side: _Row, topics: Iterable[TopicDescription], hidden: Iterable
 def _group_row(
     listing: GroupListing | None, group: GroupDescription, configs: GroupConfigs, prefix: str | None
 ) -> _Row:
-    """An error about its configuration alone leaves the error code 0. A group that no broker listed was asked for by
+    """An error about only its configuration leaves the error code 0. A group that no broker listed was asked for by
     its name. `prefix`: the brokers' TOPIC_PREFIX, which stands beside the group's own configuration."""
     common = {} if prefix is None else {TOPIC_PREFIX: prefix}
     return {

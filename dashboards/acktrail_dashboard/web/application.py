@@ -1,7 +1,7 @@
 """The dashboard as a FastAPI app: on its own (``acktrail dashboard serve``), by uvicorn at one address, or mounted
 below a path of another.
 
-On its own it decides who may see a page: this machine alone, or who has the token, as a header or as the cookie of a
+On its own it decides who may see a page: only this machine, or who has the token, as a header or as the cookie of a
 login.
 """
 

@@ -12,7 +12,7 @@ whose hash modulo the old count is the partition, and modulo the new one is not,
 other way round with the new one. Where both are, the key did not move; where neither is, the producer knew another
 count or chooses partitions in another way.
 
-Example, partition 0 from 2 to 4: a key with hash 6 is there by the old count alone (6 mod 4 is 2), one with hash 8 by
+Example, partition 0 from 2 to 4: a key with hash 6 is there only by the old count (6 mod 4 is 2), one with hash 8 by
 both, and one with hash 3 by neither.
 """
 

@@ -66,7 +66,7 @@ class NotProven(StrEnum):
     RESET = "reset"
     """The group was reset, or its position fell, after what would prove it."""
     NO_RECORD_KNOWN = "no_record_known"
-    """What was open below the fence may be transaction markers, aborted or compacted records alone: read the keys."""
+    """What was open below the fence may only be transaction markers, aborted or compacted records: read the keys."""
     EXPIRED = "expired"
     """The retention took the records below the fence."""
     BETWEEN_FENCES = "between_fences"
@@ -224,7 +224,7 @@ def sources_of(destination: int, old_count: int, new_count: int, mapping: KeyMap
 
 def moves_with_every_count(destination: int, old_count: int, new_count: int, mapping: KeyMapping) -> bool:
     """Whether records of `destination` may follow those of its sources by whichever count that may have lain between
-    both. A partition that was there before is begun by records of the new count alone. A new one may hold records of a
+    both. A partition that was there before begins only with records of the new count. A new one may hold records of a
     count in between; where the new count is a multiple, keys of a source can be in it with each."""
     return mapping is KeyMapping.NONE or destination < old_count or new_count % old_count == 0
 

@@ -3,7 +3,7 @@
 The start offset is no progress: Kafka moves it with the next write after records are finished. A group that
 acknowledged offsets 0 to 59 can stand at start offset 26 for good, with a batch (26, 59, acknowledged) in its state.
 So each offset counts by its own status, in the log order of the state topic. Records of two state partitions are
-ordered by the brokers' clocks alone, which may be `CLOCKS_MS` apart. A first delivery in progress is in no record.
+ordered only by the brokers' clocks, which may be `CLOCKS_MS` apart. A first delivery in progress is in no record.
 
 Example: the state of partition 0 has offsets 0 to 59 acknowledged at record 7, partition 2 is first shown at work at
 record 9 of the same state partition, and the fence is at 60. No offset below it is open or unknown at record 9: safe.

@@ -362,7 +362,7 @@ def total_row(
 
 
 def _findings(tables: Tables, run: Observation) -> dict[str, Any]:
-    """Those that no later run has seen: a finding keeps the newest run alone."""
+    """Those that no later run has seen: a finding keeps only the newest run."""
     columns = ["severity", "first_seen_at"]
     found = tables.read("findings", columns=columns, where=pc.field("run_id") == run.run_id)
     is_new = pc.equal(found["first_seen_at"], pa.scalar(run.observed_at, _TOTALS.field("observed_at").type))

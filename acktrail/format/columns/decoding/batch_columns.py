@@ -143,7 +143,7 @@ class _Columns:
 
 
 def _numbers(values: npt.NDArray[Any], is_known: BoolArray | None = None) -> pa.Array:
-    """As ``pa.array``, which looks for pandas: that alone takes longer than most readings."""
+    """As ``pa.array``, which looks for pandas: that takes longer than most reads."""
     bits = None if is_known is None else pa.py_buffer(np.packbits(is_known, bitorder="little"))
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])

@@ -42,7 +42,7 @@ BATCH: Final = np.dtype(
     ]
 )
 _END: Final = np.dtype({"names": ["mark", "count"], "formats": ["<u4", ">i4"], "offsets": [0, 3], "itemsize": 7})
-"""The last seven bytes: a tag buffer with the delivery complete count alone. An empty tag buffer is one byte."""
+"""The last seven bytes: a tag buffer with only the delivery complete count. An empty tag buffer is one byte."""
 
 _COUNT_MARK: Final = 0x04_00_01
 """One field, tag 0, of four bytes: how such a tag buffer begins, as a little-endian number of three bytes."""

@@ -29,7 +29,7 @@ def _overview(visit: Visit) -> dict[str, Any]:
     groups = groups_of(rows)
     worst: list[dict[str, Any]] = groups.slice(0, _GROUPS_SHOWN).to_pylist()
     counts, partition_counts = status_counts(groups), status_counts(rows)
-    # Before the first reconciliation those of branches alone.
+    # Before the first reconciliation only those of branches.
     findings = findings_where(visit, one_of("run_id", visit.open_runs.run_ids))
     critical = sum(row.severity == "critical" for row in findings)
     named = [(row["group_id"], row["status"], row["status_since"]) for row in worst]

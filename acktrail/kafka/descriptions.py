@@ -1,6 +1,6 @@
-"""What a cluster says about share groups, topics and logs, as values: unknown is None, never -1. And what callers give,
-looked at before anything is sent: a broker answers some of it with silence, closes the connection, or takes it for
-something else.
+"""What a cluster reports about share groups, topics and logs, as values: unknown is None, never -1. And checks of what
+callers give, before anything is sent: a broker does not answer some requests, closes the connection on others, or takes
+a value for another one.
 """
 
 from __future__ import annotations

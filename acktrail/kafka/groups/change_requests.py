@@ -46,14 +46,18 @@ _Parts = Mapping[ChangeTarget, PartResponse]
 
 
 class GroupWriter:
-    """Changes groups without members. Every request is sent once: after 14, 15, 16 and 27 on the whole request again,
-    after silence never; see ``acktrail.kafka.changes`` for the outcomes. Methods raise Unreachable, RetryableError or
-    ConfigurationError when it could not be sent: nothing was changed; TypeError (WrongType) or ValueError (WrongValue),
-    before anything is sent, for what no request can hold.
+    """Changes groups without members.
 
-    Use it as a context manager; it is not thread-safe. Raises Unreachable when no broker answered within
-    `bootstrap_timeout_s` (every address is tried once); ConfigurationError when the configuration is not understood, or
-    the broker refused the login.
+    Every request is sent once. It is sent again only after the coordinator answered that it did nothing (error 14, 15,
+    16 or 27 on the whole request), never after a timeout. ``acktrail.kafka.changes`` describes the outcomes.
+
+    Methods raise, before anything is sent, TypeError (WrongType) or ValueError (WrongValue) for arguments that no
+    request can hold; and Unreachable, RetryableError or ConfigurationError when the request could not be sent: then
+    nothing was changed.
+
+    Use it as a context manager; it is not thread-safe. The constructor raises Unreachable when no broker answered
+    within `bootstrap_timeout_s` (every address is tried once), and ConfigurationError when the configuration is not
+    understood or the broker refused the login.
     """
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
@@ -67,7 +71,7 @@ class GroupWriter:
         return self._client.cluster_id
 
     def broker_ids(self) -> list[int]:
-        """The brokers as of the last question about topics."""
+        """Return the ids of the brokers in the last metadata."""
         return self._client.broker_ids()
 
     def close(self) -> None:

@@ -154,8 +154,8 @@ class ExportRun:
     def sample(self, phase: str, run_id: str | None = None, *, reads_state: bool = True) -> bool:
         """Ask the brokers for groups, start offsets, lag and log offsets, and commit them; False: the run was stopped.
         While they are asked, the state topic is read to its present end, unless `reads_state` is False, so that a
-        silent coordinator does not hold up the export. `after` first finds out which archived offsets are records; what
-        cannot be found out now is asked for again."""
+        coordinator that does not answer does not delay the export. `after` first finds out which archived offsets are
+        records; what cannot be found out now is asked for again."""
         if phase == "after" and not self._stop.is_set():
             with suppress(errors.AcktrailError):
                 note_archived(self._kafka, Tables(self._tables), self._cluster_id, run_id or self._run_id)

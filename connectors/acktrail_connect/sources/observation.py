@@ -42,9 +42,9 @@ def observe(
     Topics and groups are asked first; then, one right after the other, the groups' offsets and the ends of the logs: of
     every partition of the topics that they describe, and of the state topic. A lag refers to a log end that the
     response does not have. So that this end lies between two listed ones, the groups are described again after the
-    listing `before`; `after` lists last. A row's instant is that of its response. A group or
-    partition that cannot be described, also because its coordinator is silent, is a row with the reason; one that was
-    deleted meanwhile has no row.
+    listing `before`; `after` lists last. A row's instant is that of its response. A group or partition that
+    cannot be described, also because its coordinator does not answer, is a row with the reason; one that was deleted
+    meanwhile has no row.
 
     A listing leaves out, without an error, what this principal may not DESCRIBE. So `groups` and `topic_ids`, which are
     known from state records, are asked for by name: a group that may not be described is a row with error 30, such a
@@ -69,7 +69,7 @@ def observe(
         for group in described
     ]
 
-    # A silent coordinator is not asked again: that costs a minute or more.
+    # A coordinator that timed out is not asked again: that costs a minute or more.
     silent = [
         GroupOffsets(group_id=group.group_id, error_code=group.error_code, error=group.error)
         for group in described

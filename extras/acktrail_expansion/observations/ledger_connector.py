@@ -262,8 +262,8 @@ def observe_positions(
     Each committing group is read once: its coordinator has all offsets, and gives them as of one time. Share groups are
     read twice, one whole reading after the other: each partition's state is kept apart, so that only a position of the
     first reading is older for certain than one of the second. The ends of the state topic's logs are asked for before
-    each: a state record below the end was written before the position was read. A group whose coordinator is silent is
-    one row with the reason.
+    each: a state record below the end was written before the position was read. A group whose coordinator does not
+    answer is one row with the reason.
     """
     groups = admin.list_groups(types=())
     shares = [group.group_id for group in groups if group.group_type == SHARE]

@@ -1,8 +1,9 @@
 """Expectations about the list of state batches in a row, for anybody's frame of pandas or Spark.
 
 Each reads the list itself: `batches` of ``state_records`` and ``share_partition_states``, structs of `first_offset`,
-`last_offset`, `delivery_state` and `delivery_count` in the order of the record. A rule is written twice, for NumPy and
-for Spark's columns, and a test compares both with a definition in plain Python. Rows without batches are not compared.
+`last_offset`, `delivery_state` and `delivery_count` in the order of the record. Rules about offsets need only the first
+two fields. A batch without a value that a rule compares is left out, and so are rows without batches. Rules work on
+arrays of NumPy and on columns of Spark; a test compares both with a definition in plain Python.
 
     import great_expectations as gx
     from acktrail_expectations.batch_expectations import ExpectBatchesToBeAscending
@@ -14,14 +15,16 @@ for Spark's columns, and a test compares both with a definition in plain Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import reduce
+from operator import and_
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+from great_expectations.compatibility import pydantic
 from great_expectations.compatibility.pyspark import functions as f
 from great_expectations.execution_engine import PandasExecutionEngine, SparkDFExecutionEngine
 from great_expectations.expectations.expectation import (
@@ -39,9 +42,9 @@ from great_expectations.expectations.metrics.map_metric_provider import (
 )
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
-from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, DeliveryState
 from acktrail.replay.derived_columns import BATCH_RULES, StateBatches
+from acktrail_expectations.frames.frame_columns import BATCH_FIELDS, BatchLists, numbers_in
 
 _ACKNOWLEDGED, _AVAILABLE, _ARCHIVING = (
     int(state) for state in (DeliveryState.ACKNOWLEDGED, DeliveryState.AVAILABLE, DeliveryState.ARCHIVING)
@@ -51,43 +54,33 @@ Column = Any
 """A column of Spark: a list of batches, a batch, or a number."""
 
 
+_OFFSETS: Final = ("first_offset", "last_offset")
+_lists: Final = BatchLists()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRule:
     """Which rows break a rule. `on_pandas`: the rows, shape (rows,), of some batches and the bound of each row.
-    `on_spark`: the same of a column with batches and one with bounds. A rule without a bound does not look at it."""
+    `on_spark`: the same of a column with batches and one with bounds. A rule without a bound does not look at it; true
+    is 1 there, and false 0. `fields`: those that the rule compares; it leaves out batches that lack one of them."""
 
     on_pandas: Callable[[StateBatches, Int64Array], BoolArray]
     on_spark: Callable[[Column, Column], Column]
+    fields: Sequence[str] = BATCH_FIELDS
 
     def broken(self, batches: pd.Series, bounds: pd.Series | None = None) -> BoolArray:
-        """The rows that break it. A list that is missing is an empty one."""
-        numbers = np.zeros(len(batches), np.int64) if bounds is None else bounds.to_numpy(np.int64, na_value=0)
-        array = batches.array
-        lists = array.__arrow_array__() if isinstance(batches.dtype, pd.ArrowDtype) else pa.array(array, BATCHES)
-        return self.on_pandas(_newest.taken_apart(lists), numbers)
+        """The rows that break it. A list that is missing is an empty one. Raises WrongType: a column does not have what
+        is compared."""
+        numbers = np.zeros(len(batches), np.int64) if bounds is None else numbers_in(bounds)
+        return self.on_pandas(_lists.having(self.fields, batches), numbers)
 
+    def broken_on_spark(self, batches: Column, bounds: Column = None) -> Column:
+        """The same as a condition; where a column does not have what is compared, Spark's own error names both."""
 
-class _Newest:
-    """The rules of a frame look at the same lists one after the other: these are taken apart once."""
+        def is_known(batch: Column) -> Column:
+            return reduce(and_, (batch[name].isNotNull() for name in self.fields), f.lit(col=True))
 
-    _lists: Any = None
-    _states: StateBatches
-
-    def taken_apart(self, lists: pa.Array | pa.ChunkedArray) -> StateBatches:
-        if lists is not self._lists:
-            whole = pa.chunked_array(lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists], BATCHES)
-            starts = pa.chunked_array([pa.array(np.zeros(len(whole), np.int64))])
-            self._states = StateBatches.of(pa.table({"start_offset": starts, "batches": whole}))
-            self._lists = lists
-        return self._states
-
-
-_newest: Final = _Newest()
-
-
-def _each(breaks: Callable[[Column, Column], Column]) -> Callable[[Column, Column], Column]:
-    """One of the batches breaks the rule by itself or beside the bound."""
-    return lambda batches, bound: f.exists(batches, lambda batch: breaks(batch, bound))
+        return self.on_spark(f.filter(batches, is_known), None if bounds is None else bounds.cast("bigint"))
 
 
 def _beside(breaks: Callable[[Column, Column], Column]) -> Callable[[Column, Column], Column]:
@@ -107,94 +100,67 @@ def _overlap_on_spark(batches: Column, _: Column) -> Column:
     return _beside(lambda before, each: each.first_offset <= before.last_offset)(ordered, _)
 
 
-def _mergeable(states: StateBatches, _: Int64Array) -> BoolArray:
-    own = states.batches
-    alike = [getattr(own, name)[1:] == getattr(own, name)[:-1] for name in ("delivery_state", "delivery_count")]
-    is_next = own.first_offset[1:] == own.last_offset[:-1] + 1
-    return states.having(states.after_another(np.logical_and.reduce([is_next, *alike])))
+def _of_one(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BATCH_FIELDS) -> BatchRule:
+    """A rule that a batch breaks by itself or beside the bound, in operators that NumPy and Spark share."""
+    return BatchRule(
+        on_pandas=lambda states, bounds: states.having(breaks(states.batches, bounds[states.owners])),
+        on_spark=lambda batches, bound: f.exists(batches, lambda batch: breaks(batch, bound)),
+        fields=fields,
+    )
 
 
-def _of_batches(breaks: Callable[[Any, Int64Array], BoolArray]) -> Callable[[StateBatches, Int64Array], BoolArray]:
-    """`breaks` gives the batches, shape (batches,), that break the rule, by their columns and the bound of each."""
-    return lambda states, bounds: states.having(breaks(states.batches, bounds[states.owners]))
+def _of_neighbours(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BATCH_FIELDS) -> BatchRule:
+    """A rule that a batch breaks beside the batch before it, in operators that NumPy and Spark share."""
 
+    def broken(states: StateBatches, _: Int64Array) -> BoolArray:
+        columns = {name: getattr(states.batches, name) for name in BATCH_FIELDS}
+        before = SimpleNamespace(**{name: column[:-1] for name, column in columns.items()})
+        after = SimpleNamespace(**{name: column[1:] for name, column in columns.items()})
+        return states.having(states.after_another(breaks(before, after)))
 
-def _known(rule: str) -> Callable[[StateBatches, Int64Array], BoolArray]:
-    """The rule that replayed states are held to as well."""
-    return lambda states, _: states.having(BATCH_RULES[rule](states))
+    return BatchRule(on_pandas=broken, on_spark=_beside(breaks), fields=fields)
 
 
 RULES: Final[Mapping[str, BatchRule]] = MappingProxyType(
     {
-        "batch_first_le_last": BatchRule(
-            on_pandas=_known("batch_first_le_last"),
-            on_spark=_each(lambda batch, _: batch.first_offset > batch.last_offset),
+        "batch_first_le_last": _of_one(lambda batch, _: batch.first_offset > batch.last_offset, _OFFSETS),
+        "batches_ascending": _of_neighbours(lambda before, batch: batch.first_offset < before.first_offset, _OFFSETS),
+        "batches_non_overlapping": BatchRule(
+            on_pandas=lambda states, _: states.having(BATCH_RULES["batches_non_overlapping"](states)),
+            on_spark=_overlap_on_spark,
+            fields=_OFFSETS,
         ),
-        "batches_ascending": BatchRule(
-            on_pandas=_known("batches_ascending"),
-            on_spark=_beside(lambda before, batch: batch.first_offset < before.first_offset),
-        ),
-        "batches_non_overlapping": BatchRule(on_pandas=_known("batches_non_overlapping"), on_spark=_overlap_on_spark),
-        "batches_not_below_start": BatchRule(
-            on_pandas=_of_batches(lambda own, start: own.first_offset < start),
-            on_spark=_each(lambda batch, start: batch.first_offset < start),
-        ),
-        "batches_below_log_end": BatchRule(
-            on_pandas=_of_batches(lambda own, end: own.last_offset >= end),
-            on_spark=_each(lambda batch, end: batch.last_offset >= end),
-        ),
+        "batches_not_below_start": _of_one(lambda batch, start: batch.first_offset < start, _OFFSETS),
+        "batches_below_log_end": _of_one(lambda batch, end: batch.last_offset >= end, _OFFSETS),
         "start_offset_le_end_offset": BatchRule(
             on_pandas=lambda states, starts: states.ends_below(starts),
-            on_spark=lambda batches, start: (
-                (f.size(batches) > 0) & (f.array_max(f.transform(batches, lambda batch: batch.last_offset)) < start - 1)
-            ),
+            on_spark=lambda batches, start: f.array_max(batches.last_offset) < start - 1,
+            fields=_OFFSETS,
         ),
-        "delivery_state_allowed": BatchRule(
-            on_pandas=_of_batches(
-                lambda own, archives: (
-                    ~np.isin(own.delivery_state, _ALWAYS_ALLOWED)
-                    & ((own.delivery_state != _ARCHIVING) | (archives == 0))
-                )
-            ),
-            on_spark=_each(
-                lambda batch, archives: (
-                    ~batch.delivery_state.isin(*_ALWAYS_ALLOWED)
-                    & ((batch.delivery_state != _ARCHIVING) | ~archives.cast("boolean"))
-                )
-            ),
+        "delivery_state_allowed": _of_one(
+            lambda batch, archives: (
+                reduce(and_, (batch.delivery_state != state for state in _ALWAYS_ALLOWED))
+                & ((batch.delivery_state != _ARCHIVING) | (archives == 0))
+            )
         ),
-        "delivery_count_possible": BatchRule(
-            on_pandas=_known("delivery_count_possible"),
-            on_spark=_each(lambda batch, _: ~batch.delivery_count.between(0, HIGHEST_DELIVERY_COUNT)),
+        "delivery_count_possible": _of_one(
+            lambda batch, _: (batch.delivery_count < 0) | (batch.delivery_count > HIGHEST_DELIVERY_COUNT)
         ),
-        "delivery_count_within_limit": BatchRule(
-            on_pandas=_of_batches(lambda own, limit: own.delivery_count > limit),
-            on_spark=_each(lambda batch, limit: batch.delivery_count > limit),
+        "delivery_count_within_limit": _of_one(lambda batch, limit: batch.delivery_count > limit),
+        "acknowledged_count_ge_1": _of_one(
+            lambda batch, _: (batch.delivery_state == _ACKNOWLEDGED) & (batch.delivery_count == 0)
         ),
-        "acknowledged_count_ge_1": BatchRule(
-            on_pandas=_of_batches(lambda own, _: (own.delivery_state == _ACKNOWLEDGED) & (own.delivery_count == 0)),
-            on_spark=_each(lambda batch, _: (batch.delivery_state == _ACKNOWLEDGED) & (batch.delivery_count == 0)),
+        "available_count_lt_limit": _of_one(
+            lambda batch, limit: (batch.delivery_state == _AVAILABLE) & (batch.delivery_count >= limit)
         ),
-        "available_count_lt_limit": BatchRule(
-            on_pandas=_of_batches(
-                lambda own, limit: (own.delivery_state == _AVAILABLE) & (own.delivery_count >= limit)
-            ),
-            on_spark=_each(lambda batch, limit: (batch.delivery_state == _AVAILABLE) & (batch.delivery_count >= limit)),
+        "mergeable_neighbours": _of_neighbours(
+            lambda before, batch: (
+                (batch.first_offset == before.last_offset + 1)
+                & (batch.delivery_state == before.delivery_state)
+                & (batch.delivery_count == before.delivery_count)
+            )
         ),
-        "mergeable_neighbours": BatchRule(
-            on_pandas=_mergeable,
-            on_spark=_beside(
-                lambda before, batch: (
-                    (batch.first_offset == before.last_offset + 1)
-                    & (batch.delivery_state == before.delivery_state)
-                    & (batch.delivery_count == before.delivery_count)
-                )
-            ),
-        ),
-        "uninitialized_without_batches": BatchRule(
-            on_pandas=_of_batches(lambda _, is_uninitialized: is_uninitialized != 0),
-            on_spark=lambda batches, is_uninitialized: (f.size(batches) > 0) & is_uninitialized.cast("boolean"),
-        ),
+        "uninitialized_without_batches": _of_one(lambda _, is_uninitialized: is_uninitialized != 0, fields=()),
     }
 )
 """By the id of its rule (docs/rules.md)."""
@@ -214,7 +180,7 @@ def _metric(rule_id: str, rule: BatchRule) -> None:
 
         @column_condition_partial(engine=SparkDFExecutionEngine)
         def _spark(cls, column: Column, **_: Any) -> Column:
-            return ~rule.on_spark(column, None)
+            return ~rule.broken_on_spark(column)
 
     class OfPair(ColumnPairMapMetricProvider):
         condition_metric_name = f"column_pair_values.{rule_id}"
@@ -225,7 +191,7 @@ def _metric(rule_id: str, rule: BatchRule) -> None:
 
         @column_pair_condition_partial(engine=SparkDFExecutionEngine)
         def _spark(cls, column_A: Column, column_B: Column, **_: Any) -> Column:
-            return ~rule.on_spark(column_A, column_B)
+            return ~rule.broken_on_spark(column_A, column_B)
 
 
 for _id, _rule in RULES.items():
@@ -236,20 +202,21 @@ _ABOVE, _BELOW = RULES["batches_not_below_start"], RULES["batches_below_log_end"
 
 
 class _WithinOffsets(MulticolumnMapMetricProvider):
-    """No batch begins below the start offset and none reaches the end offset."""
+    """No batch begins below the start offset, none reaches the end offset, and the end is not below the start."""
 
     condition_metric_name = "multicolumn_values.batches_within_offsets"
-    condition_domain_keys = ("batch_id", "table", "column_list", "row_condition", "condition_parser", "ignore_row_if")
 
     @multicolumn_condition_partial(engine=PandasExecutionEngine)
     def _pandas(cls, column_list: pd.DataFrame, **_: Any) -> pd.Series:
         batches, start, end = (column_list[name] for name in column_list.columns)
-        return pd.Series(~_ABOVE.broken(batches, start) & ~_BELOW.broken(batches, end), index=column_list.index)
+        outside = _ABOVE.broken(batches, start) | _BELOW.broken(batches, end)
+        return pd.Series(~outside & (numbers_in(start) <= numbers_in(end)), index=column_list.index)
 
     @multicolumn_condition_partial(engine=SparkDFExecutionEngine)
     def _spark(cls, column_list: Any, **_: Any) -> Column:
         batches, start, end = (f.col(name) for name in column_list.columns)
-        return ~_ABOVE.on_spark(batches, start) & ~_BELOW.on_spark(batches, end)
+        outside = _ABOVE.broken_on_spark(batches, start) | _BELOW.broken_on_spark(batches, end)
+        return ~outside & (start <= end)
 
 
 class _OfBatchesAndBound(ColumnPairMapExpectation):
@@ -291,10 +258,17 @@ class ExpectBatchesBelowEndOffset(_OfBatchesAndBound):
 
 class ExpectBatchesWithinOffsets(MulticolumnMapExpectation):
     """Expect the batches to lie in the window of the share partition: `column_list` names the batches, the start offset
-    (SPSO: at or below each first offset) and an end offset (SPEO, or the log's: above each last offset)."""
+    (SPSO: at or below each first offset) and an end offset (SPEO, or the log's: above each last offset), in this order.
+    The start offset must not be above the end offset, whether there are batches or not."""
 
     map_metric: ClassVar[str] = "multicolumn_values.batches_within_offsets"
     ignore_row_if: Literal["any_value_is_missing"] = "any_value_is_missing"
+
+    @pydantic.validator("column_list")
+    def _three(cls, names: list[str]) -> list[str]:
+        if len(names) != 3:
+            raise ValueError(f"expected three columns (batches, start offset, end offset), found {len(names)}: {names}")
+        return names
 
 
 class ExpectStartOffsetNotAboveEndOffset(_OfBatchesAndBound):

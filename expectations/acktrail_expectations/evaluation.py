@@ -114,9 +114,9 @@ def check_of(rule: QualityRule) -> SuiteCheck:
     no function of its name."""
     condition = rule.expect
     assert condition is not None, rule
-    is_error = rule.severity is QualitySeverity.ERROR  # Great Expectations has no such severity; `meta` has
     documents = {
-        "severity": "warning" if is_error else rule.severity.value,
+        # Great Expectations has no severity `error`; `meta` has.
+        "severity": "warning" if rule.severity is QualitySeverity.ERROR else rule.severity.value,
         "description": rule.title,
         "notes": [rule.meaning, f"Why {rule.severity.value}: {rule.why}", f"What to do: {rule.advice}"],
         "meta": {

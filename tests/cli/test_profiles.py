@@ -26,23 +26,7 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 HIDDEN = "hidden-w0rd"
 Written = Callable[[str], Path]
 
-GOOD = """
-root = "s3://warehouse/acktrail/"
-"tables.options" = "storage.properties"
-
-[profiles.prod-eu]
-bootstrap.servers = "eu-1:9093,eu-2:9093"
-client.config = "eu.properties"
-[profiles.prod-eu.kafka]
-security.protocol = "SASL_SSL"
-sasl.password = "${env:PROBE}"
-enable.ssl.certificate.verification = false
-retries = 3
-
-[profiles.local]
-"bootstrap.servers" = "localhost:9092"
-tables = "tables"
-"""
+GOOD = Path(__file__).with_name("profiles.toml").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)

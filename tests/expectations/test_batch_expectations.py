@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +23,7 @@ from acktrail_expectations.batch_expectations import (
     BATCH_EXPECTATIONS,
     ExpectBatchesToBeAscending,
     ExpectBatchesWithinOffsets,
+    ExpectDeliveryCountsToBePossible,
 )
 from acktrail_expectations.data_context import export_suites, open_run
 
@@ -70,44 +72,87 @@ def _raised(results: Any) -> set[str]:
 def plain(lists: Lists, numbers: list[int]) -> dict[str, int]:
     """The same, by the definition of each rule."""
     known = [(own, number) for own, number in zip(lists, numbers, strict=True) if own is not None]
-    laws = {**PLAIN, WITHIN: lambda own, end: any(each.first_offset < START or each.last_offset >= end for each in own)}
+    laws = {
+        **PLAIN,
+        WITHIN: lambda own, end: end < START or any(b.first_offset < START or b.last_offset >= end for b in own),
+    }
     return {rule: sum(breaks(own, number) for own, number in known) for rule, breaks in laws.items()}
 
 
-def context() -> Any:
-    return gx.get_context(mode="ephemeral")
+def with_gaps(lists: Lists) -> list[Any]:
+    """The same lists with a batch more in each that has some: one without a last offset, which no rule compares."""
+    gap = {"first_offset": 5, "last_offset": None, "delivery_state": 2, "delivery_count": 0}
+    return [own and [*own[:1], gap, *own[1:]] for own in column(lists).to_pylist()]
+
+
+def of_pandas(**columns: Any) -> Any:
+    return gx.get_context(mode="ephemeral").data_sources.pandas_default.read_dataframe(pd.DataFrame(columns))
+
+
+def of_spark(frame: Any) -> Any:
+    asset = gx.get_context(mode="ephemeral").data_sources.add_spark("spark").add_dataframe_asset("rows")
+    return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
 
 
 def test_on_pandas_each_counts_the_rows_that_break_its_rule() -> None:
-    """Whether lists are Arrow's, as `frame_of` has them, or objects, as a reader of Parquet gives them."""
+    """Whether lists are Arrow's, as `frame_of` has them and with wider integers, or objects, as a reader of Parquet has
+    them, with NaN for a missing list. A batch without a value that is compared is left out."""
     lists, numbers = records(1)
     expected = plain(lists, numbers)
     assert min(expected.values()) > 0
-    rows = column(lists).to_pylist()
-    for batches in (pd.Series(column(lists), dtype=pd.ArrowDtype(column(lists).type)), pd.Series(rows, dtype=object)):
-        frame = pd.DataFrame({"batches": batches, "number": pd.array(numbers, "Int64"), "start": START})
-        assert unexpected(context().data_sources.pandas_default.read_dataframe(frame)) == expected
+    wide = pa.array(with_gaps(lists))
+    objects = [math.nan if own is None else own for own in with_gaps(lists)]
+    assert wide.type != BATCHES
+    for batches in (*(pd.Series(own, dtype=pd.ArrowDtype(own.type)) for own in (column(lists), wide)), objects):
+        frame = of_pandas(batches=batches, number=pd.array(numbers, "Int64"), start=START)
+        assert unexpected(frame) == expected
 
 
 @pytest.mark.spark
 def test_on_spark_each_counts_the_same_rows(spark: Any) -> None:
     """The same laws as Spark's own columns: no row leaves the JVM."""
     lists, numbers = records(2)
-    whole = pa.array(column(lists).to_pylist(), BATCHES)
+    whole = pa.array(with_gaps(lists), BATCHES)
     frame = spark.createDataFrame(pa.table({"batches": whole, "number": numbers, "start": [START] * ROWS}))
-    asset = context().data_sources.add_spark("spark").add_dataframe_asset("records")
-    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
 
-    assert unexpected(batch) == plain(lists, numbers)
+    assert unexpected(of_spark(frame)) == plain(lists, numbers)
 
 
 def test_the_example_of_five_lines() -> None:
     """As the module shows it, on a frame that acktrail never saw."""
     rows = [[{"first_offset": at, "last_offset": at, "delivery_state": 2, "delivery_count": 1} for at in (7, 3)]]
-    batch = context().data_sources.pandas_default.read_dataframe(pd.DataFrame({"batches": rows}))
 
-    found = batch.validate(ExpectBatchesToBeAscending(column="batches"))
+    found = of_pandas(batches=rows).validate(ExpectBatchesToBeAscending(column="batches"))
     assert (found.success, found.result["unexpected_count"]) == (False, 1)
+
+
+@pytest.mark.spark
+def test_batches_have_only_the_fields_that_a_rule_compares(spark: Any) -> None:
+    """On both engines; a rule about another field raises an error that names it."""
+    rows = pa.table({"batches": [[{"first_offset": at, "last_offset": at} for at in (7, 3)]]})
+    for batch in (of_pandas(batches=rows["batches"].to_pylist()), of_spark(spark.createDataFrame(rows))):
+        assert not (found := batch.validate(ExpectBatchesToBeAscending(column="batches"))).success
+        assert _raised([found]) == set()
+        (error,) = _raised([batch.validate(ExpectDeliveryCountsToBePossible(column="batches"))])
+        assert "delivery_" in error
+
+
+OTHER = {"string": "[]", "int64": 7, "first: int64": [{"first": 1}], "1.5": [{"first_offset": 1.5, "last_offset": 2}]}
+"""Values in place of a list of batches, by what the error says of the column."""
+
+
+@pytest.mark.parametrize("found", OTHER)
+def test_a_column_of_another_type_is_named(found: str) -> None:
+    """With what is wanted and what is there, on one line."""
+    (error,) = _raised([of_pandas(batches=[OTHER[found]]).validate(ExpectBatchesToBeAscending(column="batches"))])
+    assert error.startswith("column batches: expected lists of structs of first_offset (int64), ")
+    assert found in error
+
+
+def test_the_window_takes_three_columns() -> None:
+    """Another number of columns is refused when the expectation is made."""
+    with pytest.raises(ValueError, match=r"expected three columns \(batches, start offset, end offset\), found 2"):
+        ExpectBatchesWithinOffsets(column_list=["batches", "start"])
 
 
 @pytest.mark.spark
@@ -122,10 +167,8 @@ def test_exported_suites_run_on_their_rows_in_pandas_and_spark(tmp_path: Path, s
     for rows in sorted(tmp_path.glob("*.parquet")):
         stored = gx.ExpectationSuite(**json.loads(rows.with_suffix(".json").read_text("utf-8")))
         assert len(stored.expectations) == sum(rows.stem in rule.suites for rule in rule_catalogue().rules)
-        sources = context().data_sources
-        asset = sources.add_spark("spark").add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
-        of_spark = asset.get_batch({"dataframe": spark.read.parquet(str(rows))})
-        for batch in (sources.pandas_default.read_parquet(rows), of_spark):
+        on_pandas = gx.get_context(mode="ephemeral").data_sources.pandas_default.read_parquet(rows)
+        for batch in (on_pandas, of_spark(spark.read.parquet(str(rows)))):
             assert _failed(batch.validate(stored, result_format="BOOLEAN_ONLY").results) == own[rows.stem]
     assert own["reconciliations"] == {"past_log_end"}
 

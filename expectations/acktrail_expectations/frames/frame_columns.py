@@ -4,16 +4,20 @@ observation shows it, as far as expectations depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.errors import WrongType
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.record_columns import BatchColumns
+from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes, state_partitions_of
 from acktrail.model.batches import TERMINAL_STATES
 from acktrail.model.records import LEAST_VALUES
@@ -36,7 +40,8 @@ MOST_UPDATES: Final = 500
 _LOGS: Final = pa.schema(
     {"topic_id": pa.string(), "partition": pa.int32(), "log_start_offset": pa.int64(), "log_end_offset": pa.int64()}
 )
-_FIELDS: Final = ("delivery_state", "delivery_count", "first_offset", "last_offset")
+BATCH_FIELDS: Final = tuple(BATCHES.value_type.names)
+_WANTED: Final = "lists of structs of " + ", ".join(f"{each.name} ({each.type})" for each in BATCHES.value_type)
 _LEAST: Final = np.iinfo(np.int64).min
 PLACE: Final = (*KEY_COLUMNS, "state_partition")
 """The columns of the key of a record, and where it lies."""
@@ -133,7 +138,7 @@ def batch_columns(frame: pd.DataFrame) -> dict[str, pd.Series]:
         `are_values_possible`: the fields of the row and of its batches have values that a broker writes; missing
         without batches.
     """
-    states = StateBatches.of(pa.table({name: _arrow(frame[name]) for name in ("start_offset", "batches")}))
+    states = StateBatches.of(pa.Table.from_pandas(frame[["start_offset", "batches"]], preserve_index=False))
     start = np.where(states.known, states.starts, _LEAST)
     possible = ~states.having(BATCH_RULES["field_values_possible"](states))
     for name, least in LEAST_VALUES.items():
@@ -144,8 +149,53 @@ def batch_columns(frame: pd.DataFrame) -> dict[str, pd.Series]:
     }
 
 
-def _arrow(series: pd.Series) -> pa.Array | pa.ChunkedArray:
-    return series.array.__arrow_array__()
+@contextmanager
+def reading(column: pd.Series, wanted: str) -> Iterator[None]:
+    """Raise WrongType, which says what was `wanted` of `column`, in place of an error about types and values."""
+    try:
+        yield
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        found = f"{column.dtype} ({' '.join(str(error).split())})"
+        raise WrongType(f"column {column.name}: expected {wanted}, found {found}") from error
+
+
+def numbers_in(column: pd.Series) -> Int64Array:
+    """Whole numbers, or false and true as 0 and 1; a missing one is 0. Raises WrongType."""
+    with reading(column, "whole numbers, or true and false"):
+        return np.asarray(column.to_numpy(np.int64, na_value=0))
+
+
+class BatchLists:
+    """Lists of batches, of structs of numbers with the names of ``BATCHES``, as anybody's frame has them.
+
+    The rules of a frame read the same lists one after the other: those of the newest column are taken apart once.
+    """
+
+    _lists: Any = None
+
+    def having(self, fields: Sequence[str], column: pd.Series) -> StateBatches:
+        """The batches in `column` that have a value in each of `fields`. A missing list is empty, and a missing value
+        of another field is 0. Raises WrongType: it has no lists of structs with these fields, or other values."""
+        with reading(column, _WANTED):
+            array, is_arrow = column.array, isinstance(column.dtype, pd.ArrowDtype)
+            lists = array.__arrow_array__() if is_arrow else pa.array(array, from_pandas=True)
+            if lists is not self._lists:
+                self._batches = pa.table([lists], ["batches"])["batches"].combine_chunks().cast(BATCHES)
+                self._lists, self._states = lists, dict[tuple[str, ...], StateBatches]()
+            batch = getattr(lists.type, "value_type", None)
+            if batch is not None and not pa.types.is_null(batch) and not {*fields} <= {each.name for each in batch}:
+                raise TypeError(f"{lists.type}")
+        values = dict(zip(BATCH_FIELDS, self._batches.flatten().flatten(), strict=True))
+        incomplete = tuple(name for name in fields if values[name].null_count)
+        if incomplete not in self._states:
+            counts = self._batches.value_lengths().fill_null(0).to_numpy()
+            owners = np.repeat(np.arange(len(counts)), counts)
+            known = np.logical_and.reduce([owners >= 0, *(values[name].is_valid() for name in incomplete)])
+            numbers = {name: own.fill_null(0).to_numpy()[known] for name, own in values.items()}
+            kept = BatchColumns(counts=np.bincount(owners[known], minlength=len(counts)), **numbers).to_arrow()
+            rows = pa.table({"start_offset": np.zeros(len(counts), np.int64), "batches": kept})
+            self._states[incomplete] = StateBatches.of(rows)
+        return self._states[incomplete]
 
 
 def delivery_count_limits(group_ids: pd.Series, cluster: ObservedCluster) -> pd.Series:

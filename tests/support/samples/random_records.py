@@ -9,20 +9,6 @@ from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 
-__all__ = [
-    "INT16",
-    "INT32",
-    "INT64",
-    "any_batches",
-    "batches",
-    "disjoint_batches",
-    "keys",
-    "known_or_none",
-    "records",
-    "snapshots",
-    "updates",
-]
-
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -89,15 +89,17 @@ wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, r
 	"$$folder/venv/bin/python" -m pip install -q --no-index --disable-pip-version-check "$$(ls dist/*.whl)[all]" && \
 	cd "$$folder/empty" && env -u PYTHONPATH "$$folder/venv/bin/acktrail" demo
 
-# Versions of all else are the lock's. Its commands, and what is on its path, are the wheel's.
-test-spark: wheel ## The jobs' tests on Spark 4.1, and all tables read by its Delta connector
+# Versions of all else are the lock's; its constraint on Spark holds in this folder only. Its commands, and what is on
+# its path, are the wheel's.
+SPARK ?= 4.1
+test-spark: wheel ## The jobs' tests on Spark 4.1 with its Delta connector, or on another one: SPARK=4.3
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && python="$$folder/venv/bin/python" && \
 	$(UV) export --quiet --locked --no-emit-project --no-hashes --all-extras | grep -v ^pyspark >"$$folder/lock.txt" && \
 	$(UV) venv --quiet "$$folder/venv" && \
-	$(UV) pip install --quiet --python "$$python" --constraint "$$folder/lock.txt" 'pyspark<4.2' \
-	  "$$(ls dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
+	$(UV) pip install --quiet --directory "$$folder" --python "$$python" --constraint "$$folder/lock.txt" 'pyspark==$(SPARK).*' \
+	  "$$(ls $(CURDIR)/dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
 	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs $(wildcard tests/connect/stream/test_state_stream*) && \
-	ACKTRAIL_OTHER_PYTHON="$$python" $(BIN)/pytest -n 0 --all tests/jobs/test_elsewhere.py -k delta_spark
+	"$$python" -m pytest -n 0 --all tests/jobs/test_elsewhere.py -k delta_connector
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run
 	@$(BIN)/python benchmarks/run.py

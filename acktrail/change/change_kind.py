@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from acktrail.atomic_files import read_text
@@ -37,15 +37,13 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-_OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "reset": "acktrail.change.apply.reset_kind:RESET",
-        "undo": "acktrail.change.apply.reset_kind:UNDO",
-        "delete_groups": "acktrail.group_changes.group_kinds:DELETE_GROUPS",
-        "delete_offsets": "acktrail.group_changes.group_kinds:DELETE_OFFSETS",
-        "alter_configs": "acktrail.group_changes.group_kinds:ALTER_CONFIGS",
-    }
-)
+_OF_TRUNK: Final[Mapping[str, str]] = {
+    "reset": "acktrail.change.apply.reset_kind:RESET",
+    "undo": "acktrail.change.apply.reset_kind:UNDO",
+    "delete_groups": "acktrail.group_changes.group_kinds:DELETE_GROUPS",
+    "delete_offsets": "acktrail.group_changes.group_kinds:DELETE_OFFSETS",
+    "alter_configs": "acktrail.group_changes.group_kinds:ALTER_CONFIGS",
+}
 
 
 class OpenRequests:

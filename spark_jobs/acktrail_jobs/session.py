@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, TimeoutExpired
 from threading import Thread
-from types import MappingProxyType
 from typing import IO, Final
 from urllib.parse import urlsplit
 
@@ -46,29 +45,25 @@ from acktrail.java import find_java
 DEFAULT_MASTER: Final = "local[2]"
 _MASTER: Final = "spark.master"
 _APP_NAME: Final = "spark.app.name"
-_SETTINGS: Final = MappingProxyType(
-    {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
-        _APP_NAME: "acktrail",
-    }
-)
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
+    _APP_NAME: "acktrail",
+}
 CONNECT: Final = "sc://"
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
-_LOCAL: Final = MappingProxyType(
-    {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.python.daemon.module": "acktrail_jobs.worker_daemon",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-)
+_LOCAL: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "acktrail_jobs.worker_daemon",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
 """A local master needs no network: it must not depend on what the machine's name resolves to. It lives for seconds, so
 that compiling its own code twice costs more than it saves (with both options of Java, a first job takes half the CPU
 time), and so does compiling code for the few rows that workers leave. On a cluster nothing of it is set."""

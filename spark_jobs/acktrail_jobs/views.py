@@ -1,8 +1,8 @@
 """The tables by SQL: each is a temporary view of a Spark session, at the version that it has now.
 
-No Delta connector is needed: the log says which files a version has, and Spark reads these. In a folder it reads them
-itself, no more columns and row groups than a query needs. Of a bucket acktrail's own reader gives Spark the rows of
-each file: neither Hadoop's library for it nor credentials in Spark's settings are needed.
+Spark itself reads tables in a folder, no more columns and row groups than a query needs: with io.delta's connector
+where the session has it, else the files that the Delta log names for the version. Of a bucket acktrail's own reader
+gives Spark the rows of each file: Spark would need Hadoop's library for the bucket, and credentials in its settings.
 
     versions = register_views(spark, TablesConfig(uri="/data/acktrail"))    # {"findings": 41, "key_audits": None, ...}
     spark.sql("SELECT rule, count(*) FROM findings GROUP BY rule").show()
@@ -11,7 +11,7 @@ each file: neither Hadoop's library for it nor credentials in Spark's settings a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_jobs.frames import JobSession, frame_of
 
+_CONNECTOR: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _PATTERN: Final = re.compile(r"([\[\]{}*?\\])")
 """What Hadoop takes for a pattern of paths."""
 _IN_LOG: Final = f"partition.{CHUNK}"
@@ -53,12 +54,28 @@ def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: Table
     chunks = {path: found[_IN_LOG] for path, found in snapshot.statistics([_IN_LOG]).items()}
     if not snapshot.is_local:
         return frame_of(JobSession(lambda: spark), list(chunks.items()), partial(_rows, config, name), TABLES[name])
-    root = f"file:{snapshot.place.uri}/"
-    rows = spark.read.schema(schema).parquet(*(_PATTERN.sub(r"\\\1", root + path) for path in chunks))
+    if has_connector(spark):
+        reader = spark.read.format("delta").option("versionAsOf", snapshot.version)
+        return reader.load(f"file:{snapshot.place.uri}").to(schema)
+    rows = rows_of_files(spark, snapshot, chunks)
     if CHUNK not in schema.names:
         return rows
     pairs = f.create_map(*(f.lit(each) for path, chunk in chunks.items() for each in (Path(path).name, chunk)))
     return rows.withColumn(CHUNK, pairs[f.col("_metadata.file_name")].cast("long"))
+
+
+def has_connector(spark: SparkSession) -> bool:
+    """Whether a session, also one of Spark Connect, reads ``format("delta")``. It asks for the setting: without this
+    extension io.delta's connector refuses to read, even where its jar is on the class path."""
+    return _CONNECTOR in spark.conf.get("spark.sql.extensions", "")
+
+
+def rows_of_files(spark: SparkSession, snapshot: TableSnapshot, paths: Iterable[str]) -> DataFrame:
+    """The rows of some files of a table in a folder, read by Spark. A missing or damaged file fails the job, even where
+    the session's settings let Spark ignore such files."""
+    reader = spark.read.schema(from_arrow_schema(TABLES[snapshot.name]))
+    files = (_PATTERN.sub(r"\\\1", f"file:{snapshot.place.uri}/{path}") for path in paths)
+    return reader.options(ignoreCorruptFiles=False, ignoreMissingFiles=False).parquet(*files)
 
 
 def _rows(config: TablesConfig, name: str, file: tuple[str, int | None]) -> Iterator[pa.Table]:

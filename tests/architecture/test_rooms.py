@@ -31,7 +31,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 45_171,
     "lines of the trunk": 37_221,
-    "lines of tests": 38_336,
+    "lines of tests": 38_334,
     "lines of the largest room": 3_950,
     "modules": 321,
 }

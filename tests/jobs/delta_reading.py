@@ -1,24 +1,24 @@
-"""Read every table of a root with Spark's Delta connector, as its users do; write what was read as Arrow files. Needs
-PySpark and no acktrail: jars, root and the folder to write to are arguments."""
+"""Register the views of some tables in a session that has Spark's Delta connector. Write the rows of each as an Arrow
+file, and print, by view, its version and whether the connector reads it. Root, folder and master are arguments."""
 
 from __future__ import annotations
 
+import json
 import sys
-from pathlib import Path
 
 import pyarrow.feather as feather
-from pyspark.sql import SparkSession
+
+from acktrail.config import TablesConfig
+from acktrail_jobs.session import spark_session
+from acktrail_jobs.views import register_views
 
 if __name__ == "__main__":
-    jars, root, results = sys.argv[1:]
-    settings = {
-        "spark.jars": jars,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-    }
-    with SparkSession.builder.master("local[2]").config(map=settings).getOrCreate() as spark:
-        for table in sorted(path.parent for path in Path(root).glob("*/_delta_log")):
-            found = spark.read.format("delta").load(str(table)).toArrow()
-            feather.write_feather(found, f"{results}/{table.name}.arrow")
+    root, results, master = sys.argv[1:]
+    found: dict[str, tuple[int, bool]] = {}
+    with spark_session(master) as spark:
+        for name, version in register_views(spark, TablesConfig(uri=root)).items():
+            if version is not None:
+                ((plan,),) = spark.sql(f"EXPLAIN SELECT * FROM {name}").collect()
+                found[name] = version, "DeltaFileIndex" in plan
+                feather.write_feather(spark.table(name).toArrow(), f"{results}/{name}.arrow")
+    sys.stdout.write(json.dumps(found))

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,15 +21,16 @@ import pyarrow.feather as feather
 import pyspark
 import pytest
 from drivers.own_process import finished, printed
+from jobs.test_session import TOKEN, served
 from jobs.world import World, busy, twins
 from pyspark.sql import SparkSession
 from servers.fetched_jars import fetched_jars
 from servers.s3_server import S3
 
 from acktrail.config import environment, java_home
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.java import find_java
 from acktrail.tables.delta.store import Tables
-from acktrail_embedded.kafka.installation import Jar, JarLock, dependency, retrieve
 from acktrail_jobs.api import build_history, reconcile
 from acktrail_jobs.views import register_views
 
@@ -46,6 +47,7 @@ def test_a_bucket_gives_what_a_folder_gives(s3: S3, tmp_path: Path, spark: Spark
     there, here = World(tmp_path / "unused"), World(tmp_path / "tables")
     there.config = s3.bucket("acktrail")
     there.tables = Tables(there.config)
+    there.tables.begin()
     for world in (there, here):
         for seed, run_id in enumerate(("r0", "r1")):
             busy(world, seed, groups=6)
@@ -197,41 +199,35 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-PYTHON = "ACKTRAIL_OTHER_PYTHON"
-VERSION = "4.3.0"
-LOCK = JarLock(
-    version=VERSION,
-    jars=(
-        Jar(
-            organisation="io.delta",
-            name="delta-spark_4.1_2.13",
-            revision=VERSION,
-            size=9023881,
-            sha256="35ae4164ee41bbfc8bdb52dcd3715ff4e1821a18c085e7a71a462e8e80e23ee5",
-        ),
-        Jar(
-            organisation="io.delta",
-            name="delta-storage",
-            revision=VERSION,
-            size=110849,
-            sha256="d765a7144289c292e256963f810c1a4b096a8c09bdb3b0370096393b6a02b3c5",
-        ),
-    ),
-)
-"""Of the Delta release for Spark 4.1, the oldest that acktrail takes."""
+READING: Final = Path(__file__).with_name("delta_reading.py")
+DELTA: Final = "4.4.0"
+CONNECTORS: Final = {
+    "4.1": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "4.2": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+}
+"""The sha256 of io.delta's connector, by the Spark that it is for."""
+STORAGE: Final = "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"
 
 
-def delta_jars(folder: Path) -> Path:
-    """The folder with the jars, fetched as Kafka's are."""
-    wanted = [dependency(jar.organisation, jar.name, jar.revision) for jar in LOCK.jars]
-    retrieve(wanted, folder / "jars", java=find_java(java_home()), folder=folder / "ivy")
-    LOCK.verify(folder / "jars" / "io.delta")
-    return folder / "jars" / "io.delta"
+def with_connector() -> str:
+    """Options of Spark for a session that has the connector. Skips the test where there is none for this Spark."""
+    release = pyspark.__version__.rpartition(".")[0]
+    if release not in CONNECTORS:
+        pytest.skip(f"io.delta has no connector for Spark {release}")
+    wanted = {f"delta-spark_{release}_2.13": CONNECTORS[release], "delta-storage": STORAGE}
+    jars = fetched_jars(f"delta-{release}", {("io.delta", name, DELTA): digest for name, digest in wanted.items()})
+    settings = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    words = (f"--conf {name}={value}" for name, value in settings.items())
+    return f"--jars {','.join(map(str, sorted(jars.iterdir())))} {' '.join(words)} pyspark-shell"
 
 
 def content(table: pa.Table) -> list[str]:
-    """Rows in an order that their content gives, with the columns in the order of their names."""
-    return sorted(repr(_plain(row)) for row in table.select(sorted(table.column_names)).to_pylist())
+    """Rows in an order that their content gives."""
+    return sorted(repr(_plain(row)) for row in table.to_pylist())
 
 
 def _plain(value: Any) -> Any:
@@ -243,25 +239,29 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@pytest.mark.slow
 @pytest.mark.full
-def test_every_table_reads_the_same_with_delta_spark(tmp_path: Path) -> None:
-    """All tables of a reconciled export, with history and statuses."""
-    python = environment().get(PYTHON)
-    if python is None:
-        pytest.skip(f"{PYTHON} names no Python with PySpark 4.1 and pyarrow")
-    world = World(tmp_path / "tables")
+@pytest.mark.slow
+@pytest.mark.parametrize("is_connect", [False, True])
+def test_views_are_the_same_with_and_without_the_delta_connector(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, is_connect: bool
+) -> None:
+    """All tables of a reconciled export, with history and statuses, as acktrail's own reader gives them; at the
+    versions that the views had. With Spark Connect the connector is the server's."""
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", with_connector())
+    monkeypatch.setenv(TOKEN, "known")
+    world = World(tmp_path / "the {tables}")
     busy(world, 1, groups=6)
     world.observe("r0")
     reconcile(world.config, "r0", "in-process", with_history=True)
-    results = tmp_path / "results"
-    results.mkdir()
-    jars = ",".join(map(str, sorted(delta_jars(tmp_path / "delta").iterdir())))
-    script = Path(__file__).with_name("delta_reading.py")
-    command = [python, script, jars, world.config.uri, results]
-    printed(*command, env=environment(PYSPARK_PYTHON=python), timeout=400)
-    names = {file.parent.name for file in Path(world.config.uri).glob("*/_delta_log")}
-    assert {file.stem for file in results.iterdir()} == names
-    assert len(names) > 8
-    for name in sorted(names):
-        assert content(feather.read_table(results / f"{name}.arrow")) == content(world.tables.read(name)), name
+    versions = {
+        name: [version, True] for name, version in register_views(spark, world.config).items() if version is not None
+    }
+    with served() if is_connect else nullcontext() as server:
+        master = server.url if server else "local[2]"
+        found = json.loads(printed(sys.executable, READING, world.config.uri, tmp_path, master))
+    assert found == versions
+    assert len(found) > 8
+    for name in found:
+        stored, read = content(world.tables.read(name)), feather.read_table(tmp_path / f"{name}.arrow")
+        assert content(read) == stored == content(spark.table(name).toArrow()), name
+        assert read.column_names == TABLES[name].names

@@ -80,23 +80,21 @@ class Status(StrEnum):
 
 
 _S = ChangeStatus
-_NEXT: Final[Mapping[tuple[str, str | None], ChangeStatus]] = MappingProxyType(
-    {
-        (Event.LEASE_TAKEN, None): _S.STARTED,
-        (Event.REFUSED, None): _S.REFUSED,
-        (Event.BEFORE_CALL, None): _S.UNKNOWN,
-        (Event.AFTER_CALL, "done"): _S.UNVERIFIED,
-        (Event.AFTER_CALL, "refused"): _S.FAILED,
-        (Event.AFTER_CALL, "not_sent"): _S.FAILED,
-        (Event.AFTER_CALL, "partly"): _S.UNVERIFIED,
-        (Event.AFTER_CALL, "unknown"): _S.UNKNOWN,
-        (Event.VERIFIED, "done"): _S.DONE,
-        (Event.VERIFIED, "partly"): _S.PARTLY,
-        (Event.VERIFIED, "not_done"): _S.FAILED,
-        (Event.VERIFIED, "overwritten"): _S.OVERWRITTEN,
-        (Event.VERIFIED, "unknown"): _S.UNKNOWN,
-    }
-)
+_NEXT: Final[Mapping[tuple[str, str | None], ChangeStatus]] = {
+    (Event.LEASE_TAKEN, None): _S.STARTED,
+    (Event.REFUSED, None): _S.REFUSED,
+    (Event.BEFORE_CALL, None): _S.UNKNOWN,
+    (Event.AFTER_CALL, "done"): _S.UNVERIFIED,
+    (Event.AFTER_CALL, "refused"): _S.FAILED,
+    (Event.AFTER_CALL, "not_sent"): _S.FAILED,
+    (Event.AFTER_CALL, "partly"): _S.UNVERIFIED,
+    (Event.AFTER_CALL, "unknown"): _S.UNKNOWN,
+    (Event.VERIFIED, "done"): _S.DONE,
+    (Event.VERIFIED, "partly"): _S.PARTLY,
+    (Event.VERIFIED, "not_done"): _S.FAILED,
+    (Event.VERIFIED, "overwritten"): _S.OVERWRITTEN,
+    (Event.VERIFIED, "unknown"): _S.UNKNOWN,
+}
 """The standing after an event with an outcome (None: any outcome). Other events change nothing."""
 
 _NOTHING_CHANGED: Final = frozenset({_S.FAILED, _S.REFUSED, _S.STARTED, _S.PLANNED})

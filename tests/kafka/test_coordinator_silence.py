@@ -97,16 +97,12 @@ def names(count: int) -> list[str]:
     return [f"g{number}" for number in range(count)]
 
 
-def ask(
-    cluster: Cluster, group_ids: list[str], *, tolerates_timeouts: bool = True, at_once: int = 100
-) -> dict[str, Any]:
-    query = Coordinators(cast("BrokerClient", cluster)).query
+def ask(cluster: Cluster, group_ids: list[str], **options: Any) -> dict[str, Any]:
+    """A query by the clock of `cluster`; it tolerates timeouts unless `options` say otherwise."""
+    coordinators, options = Coordinators(cast("BrokerClient", cluster)), {"tolerates_timeouts": True, **options}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acktrail.backoff.time", cluster)
-        answers = query(
-            group_ids, list, read=lambda row: row.group_id, tolerates_timeouts=tolerates_timeouts, at_once=at_once
-        )
-    return dict(answers)
+        return coordinators.query(group_ids, list, read=lambda row: row.group_id, **options)
 
 
 def bodies(answers: dict[str, Any]) -> dict[str, Any]:

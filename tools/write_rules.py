@@ -1,17 +1,20 @@
 """Write the page of rules: ``tools/write_rules.py`` makes docs/rules.md of the catalogue (`acktrail.model.rules`).
 
 The same catalogue always gives the same page. Every id of a rule is an anchor of the page, as findings and results
-of validations name it.
+of validations name it. ``suite_columns.toml`` has a sentence for each column that only suites have.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import QualityRule, QualitySeverity, rule_catalogue
+from acktrail_expectations.evaluation import check_of, checks_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs/rules.md"
@@ -47,7 +50,7 @@ def _lines() -> Iterator[str]:
             yield f"| [`{rule.id}`](#{rule.id}) | {rule.severity.value} | {rule.title} |"
         for rule in rules:
             yield from ("", *_section(rule))
-    yield ""
+    yield from ("", *_suites(), "")
 
 
 def _section(rule: QualityRule) -> Iterator[str]:
@@ -71,9 +74,35 @@ def _section(rule: QualityRule) -> Iterator[str]:
 
 
 def _compares(rule: QualityRule) -> str:
-    """Which rows the rule is about, and which it leaves out."""
+    """The expectation and its columns, which rows the rule is about, and which it leaves out."""
     rows = f" Looks at: {rule.where}." if rule.where else ""
+    if rule.suites:
+        check = check_of(rule)
+        rows = f" Expectation: `{type(check.expectation).__name__}` of {_names(check.columns)}.{rows}"
     return rows + (f" Not judged where a row breaks {_names(rule.presumes)}." if rule.presumes else "")
+
+
+def _suites() -> Iterator[str]:
+    """Of each suite the columns that its expectations compare, with what each has, and the rules that need it."""
+    yield "## Columns of suites"
+    yield ""
+    yield "An exported suite runs on any table that has these columns. A part of it runs on a table with fewer columns:"
+    yield "see [quality](quality.md#a-suite-on-a-table-of-your-own)."
+    computed = tomllib.loads((ROOT / "tools/suite_columns.toml").read_text("utf-8"))
+    unused = {*computed}
+    for suite in dict.fromkeys(name for rule in rule_catalogue().rules for name in rule.suites):
+        rules: dict[str, list[QualityRule]] = {}
+        for check in checks_of(suite):
+            for column in check.columns:
+                rules.setdefault(column, []).append(check.rule)
+        yield from ("", f"### Suite {suite}", "", "| column | what it has | compared by |", "|---|---|---|")
+        for column, own in rules.items():
+            tables = [table for table in own[0].tables if column in TABLES[table].names]
+            meaning = f"as in {_names((tables[0],))}" if tables else computed[column]
+            unused -= {column}
+            yield f"| `{column}` | {meaning} | {', '.join(f'[`{rule.id}`](#{rule.id})' for rule in own)} |"
+    if unused:
+        raise ValueError(f"no suite has these columns of suite_columns.toml: {', '.join(sorted(unused))}")
 
 
 def _names(names: tuple[str, ...]) -> str:

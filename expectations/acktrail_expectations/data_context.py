@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
 
 from acktrail.config import TablesConfig
+from acktrail.errors import MalformedFile
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.evaluation import (
@@ -47,13 +48,9 @@ _REMOVED: Final = re.compile(
     r"<script\b.*?</script\s*>|<(?:script|link|img|iframe|object|embed|source)\b[^>]*>", re.DOTALL | re.IGNORECASE
 )
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_STYLE: Final = Path(__file__).with_name("data_docs.css").read_text("utf-8")
 _HEAD: Final = (
-    f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-    "<style>body{font:15px/1.5 sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#222;background:#fff}"
-    "table{border-collapse:collapse;width:100%}td,th{border:1px solid #ccc;padding:.3rem .6rem;text-align:left;"
-    "vertical-align:top}.text-danger{color:#a00}.text-success{color:#060}.badge{font-weight:bold;margin-right:.5rem}"
-    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}a{color:#8cf}.text-danger{color:#f88}"
-    ".text-success{color:#8d8}}</style>"
+    f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{_STYLE}</style>'
 )
 _INDEX: Final = (
     "<!DOCTYPE html><html lang='en'><head><title>acktrail: results of a run</title></head><body>"
@@ -171,6 +168,20 @@ def export_suites(folder: Path, run: RunChecks | None = None) -> list[Path]:
         pq.write_table(rows.replace_schema_metadata(None), path)  # pandas cannot read its own names of nested types
         written.append(path)
     return written
+
+
+def load_suite(file: Path) -> gx.ExpectationSuite:
+    """The suite in a file of `export_suites`, with acktrail's expectations. Without the import of `batch_expectations`
+    Great Expectations makes the suite without them, and only logs it; here the number is compared.
+
+    Raises:
+        MalformedFile: Great Expectations could not make an expectation; its log says why.
+    """
+    stored = json.loads(file.read_text("utf-8"))
+    suite = gx.ExpectationSuite(**stored)
+    if (made := len(suite.expectations)) != (written := len(stored["expectations"])):
+        raise MalformedFile(f"{made} of {written} expectations could be made", file=str(file), hint="see the log")
+    return suite
 
 
 def _suite_json(name: str) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def check_of(rule: QualityRule) -> SuiteCheck:
             "severity": rule.severity.value,
             "owner": OWNER,
             "sources": list(rule.sources),
+            "presumes": list(rule.presumes),
             "since": rule.since,
             "page": f"docs/{rule.page}",
         },
@@ -298,8 +299,7 @@ def suite_frames(run: ValidationInput, now: datetime) -> Iterator[SuiteFrame]:
     yield of("state_partitions", observed, lambda row: f"state partition {row['state_partition']}", not_seen)
     ranges = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.records.stored)
     yield of("export_ranges", ranges, _export_range, "nothing was exported since the last validation")
-    nothing = "no state record came since the last validation"
-    yield replace(_piece(run.records, pd.DataFrame()), why_empty=nothing)
+    yield replace(_piece(run.records, pd.DataFrame()), why_empty="no state record came since the last validation")
     states = share_partition_states_frame(run.rows["share_partition_states"], cluster=run.cluster)
     yield of("share_partition_states", states, share_partition, "the run replayed no share partition")
     verdicts = reconciliations_frame(run.rows["reconciliations"])

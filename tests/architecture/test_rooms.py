@@ -29,9 +29,9 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 45_171,
-    "lines of the trunk": 37_221,
-    "lines of tests": 38_334,
+    "lines of the wheel": 45_172,
+    "lines of the trunk": 37_222,
+    "lines of tests": 38_325,
     "lines of the largest room": 3_950,
     "modules": 321,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from random import Random
@@ -25,7 +24,7 @@ from acktrail_expectations.batch_expectations import (
     ExpectBatchesWithinOffsets,
     ExpectDeliveryCountsToBePossible,
 )
-from acktrail_expectations.data_context import export_suites, open_run
+from acktrail_expectations.data_context import export_suites, load_suite, open_run
 
 ROWS = 300
 START = 1
@@ -165,7 +164,7 @@ def test_exported_suites_run_on_their_rows_in_pandas_and_spark(tmp_path: Path, s
     export_suites(tmp_path, checks)
     own = {name: _failed(result.results) for name, result in checks.validate().items()}
     for rows in sorted(tmp_path.glob("*.parquet")):
-        stored = gx.ExpectationSuite(**json.loads(rows.with_suffix(".json").read_text("utf-8")))
+        stored = load_suite(rows.with_suffix(".json"))
         assert len(stored.expectations) == sum(rows.stem in rule.suites for rule in rule_catalogue().rules)
         on_pandas = gx.get_context(mode="ephemeral").data_sources.pandas_default.read_parquet(rows)
         for batch in (on_pandas, of_spark(spark.read.parquet(str(rows)))):

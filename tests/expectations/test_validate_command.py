@@ -23,14 +23,14 @@ from state_topics.coordinator_log import TOPIC, everyday, share_partition
 from typer.testing import CliRunner, Result
 
 from acktrail.cli.main import _failed
-from acktrail.errors import AcktrailError, ConfigurationError, QualityGateFailed, UnknownName
+from acktrail.errors import AcktrailError, ConfigurationError, MalformedFile, QualityGateFailed, UnknownName
 from acktrail.model.rules.catalogue import Condition, QualitySeverity, rule_catalogue
 from acktrail.replay.stored_offsets import stored_offsets
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.record_files import later_records
 from acktrail_expectations import evaluation
 from acktrail_expectations.command import app
-from acktrail_expectations.data_context import DocsNotMade, RunChecks, offline, open_run
+from acktrail_expectations.data_context import DocsNotMade, RunChecks, load_suite, offline, open_run
 from acktrail_expectations.evaluation import SuiteCheck, check_of, evaluate
 from acktrail_expectations.frames.frame_columns import observed_cluster
 from acktrail_expectations.rule_results import (
@@ -186,9 +186,7 @@ def test_a_page_without_a_place_for_the_policy_is_an_error() -> None:
 
 
 def test_suites_are_exported_as_great_expectations_stores_them(tmp_path: Path) -> None:
-    """One file a suite, the same each time, with the catalogue's texts; it reads as a suite again."""
-    import great_expectations as gx
-
+    """One file a suite, the same each time, with the catalogue's texts; it reads as a suite again, or not at all."""
     config = fill(tmp_path / "tables")
     folder = tmp_path / "suites"
     shown = run("--tables", config.uri, "--export-suites", str(folder))
@@ -201,11 +199,14 @@ def test_suites_are_exported_as_great_expectations_stores_them(tmp_path: Path) -
     run("--tables", config.uri, "--export-suites", str(folder))
     assert [file.read_bytes() for file in files] == before
     for file in files:
-        stored = json.loads(file.read_text("utf-8"))
-        suite = gx.ExpectationSuite(**stored)
+        suite = load_suite(file)
         assert suite.name == file.stem
-        rules = [expectation.meta["rule"] for expectation in suite.expectations]
-        assert rules == [each["meta"]["rule"] for each in stored["expectations"]]
+        rules = [rule for rule in rule_catalogue().rules if file.stem in rule.suites]
+        assert [each.meta["rule"] for each in suite.expectations] == [rule.id for rule in rules]
+        assert [each.meta["presumes"] for each in suite.expectations] == [list(rule.presumes) for rule in rules]
+    files[0].write_text(files[0].read_text("utf-8").replace('"type": "', '"type": "expect_nothing_', 1))
+    with pytest.raises(MalformedFile, match=r"10 of 11 expectations could be made"):
+        load_suite(files[0])
     assert Tables(config).read("quality_results").num_rows == 0
 
 

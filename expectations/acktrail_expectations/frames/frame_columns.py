@@ -126,8 +126,7 @@ def placement(table: pa.Table, misplaced: pa.Table, *, has_homes: bool) -> dict[
 
 
 def _has_key(table: pa.Table) -> BoolArray:
-    known = [table[name].is_valid().to_numpy() for name in KEY_COLUMNS]
-    return np.logical_and.reduce(known)
+    return np.logical_and.reduce([table[name].is_valid().to_numpy() for name in KEY_COLUMNS])
 
 
 def batch_columns(frame: pd.DataFrame) -> dict[str, pd.Series]:
@@ -177,8 +176,7 @@ class BatchLists:
         """The batches in `column` that have a value in each of `fields`. A missing list is empty, and a missing value
         of another field is 0. Raises WrongType: it has no lists of structs with these fields, or other values."""
         with reading(column, _WANTED):
-            array, is_arrow = column.array, isinstance(column.dtype, pd.ArrowDtype)
-            lists = array.__arrow_array__() if is_arrow else pa.array(array, from_pandas=True)
+            lists = pa.array(column.array, from_pandas=True)
             if lists is not self._lists:
                 self._batches = pa.table([lists], ["batches"])["batches"].combine_chunks().cast(BATCHES)
                 self._lists, self._states = lists, dict[tuple[str, ...], StateBatches]()

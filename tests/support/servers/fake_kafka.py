@@ -43,19 +43,6 @@ from acktrail.kafka.groups.messages import (
     ShareGroupDescribeRequest,
 )
 
-__all__ = [
-    "ALTER",
-    "HANG_UP",
-    "SILENCE",
-    "FakeKafka",
-    "altered",
-    "configs_altered",
-    "fake_kafka",
-    "forgotten",
-    "group_deleted",
-    "no_broker",
-]
-
 SILENCE: Final = "silence"
 """In place of an answer: the request is taken and never answered."""
 HANG_UP: Final = "hang up"

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
@@ -120,10 +121,9 @@ def test_documentation_shows_the_graph(dag_bag: Any, dag_id: str) -> None:
     _, graph, *others = dag.doc_md.split("```")
     order = [word.strip("[],") for word in graph.split() if word != ">>"]
     assert sorted(order) == sorted(dag.task_ids)
-    for task in dag.tasks:
-        assert order.index(task.task_id) > max(map(order.index, task.upstream_task_ids), default=-1)
+    assert all(order.index(name) < order.index(task.task_id) for task in dag.tasks for name in task.upstream_task_ids)
     for name, value in json.loads("".join(others[1:2]).removeprefix("json") or "{}").items():
-        dag.params.get_param(name).resolve(value)
+        deepcopy(dag.params.get_param(name)).resolve(value)  # it keeps the value
 
 
 def test_export_outruns_pruning(scheduled: dict[str, Any]) -> None:
@@ -232,9 +232,7 @@ def test_parameters_explain_themselves(dag_bag: Any, dag_id: str) -> None:
     """Every parameter has a title, a description and a type, and a default that its own schema accepts."""
     for name in dag_bag.dags[dag_id].params:
         found = dag_bag.dags[dag_id].params.get_param(name)
-        assert found.description, name
-        assert found.schema["title"], name
-        assert found.schema["type"], name
+        assert all((found.description, found.schema["title"], found.schema["type"])), name
         if found.has_value:
             found.resolve()
         assert None not in found.schema.get("enum", ()), name

@@ -38,7 +38,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state_lookup import StateLookup
 from acktrail.model.share_partition import SharePartition
-from acktrail.tables.records.pruned_records import pruned_between
+from acktrail.tables.records.pruned_evidence import pruned_between
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from acktrail.kafka.changes import Outcome
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.records.pruned_records import pruned_between
+from acktrail.tables.records.pruned_evidence import pruned_between
 
 BATCH = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
 BEFORE = replace(state(40, (BATCH,)), snapshot_epoch=4, state_epoch=9)

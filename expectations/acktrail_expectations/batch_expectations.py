@@ -1,9 +1,9 @@
-"""Expectations about the list of state batches in a row, for anybody's frame of pandas or Spark.
+"""Expectations about the list of state batches in a row, for any frame of pandas or Spark.
 
 Each reads the list itself: `batches` of ``state_records`` and ``share_partition_states``, structs of `first_offset`,
 `last_offset`, `delivery_state` and `delivery_count` in the order of the record. Rules about offsets need only the first
 two fields. A batch without a value that a rule compares is left out, and so are rows without batches. Rules work on
-arrays of NumPy and on columns of Spark; a test compares both with a definition in plain Python.
+arrays of NumPy and on columns of Spark; a test compares both with a definition in plain Python::
 
     import great_expectations as gx
     from acktrail_expectations.batch_expectations import ExpectBatchesToBeAscending
@@ -60,22 +60,27 @@ _lists: Final = BatchLists()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRule:
-    """Which rows break a rule. `on_pandas`: the rows, shape (rows,), of some batches and the bound of each row.
-    `on_spark`: the same of a column with batches and one with bounds. A rule without a bound does not look at it; true
-    is 1 there, and false 0. `fields`: those that the rule compares; it leaves out batches that lack one of them."""
+    """Which rows break a rule.
+
+    `on_pandas(states, bounds)` returns a bool per row, True where the rule is broken. `on_spark(batches, bound)` is the
+    same as a column expression. A bound is a number that the row has beside its batches, such as the start offset; true
+    is 1 and false 0. A rule without a bound ignores it. `fields`: what the rule compares of a batch; batches that lack
+    one of them are left out.
+    """
 
     on_pandas: Callable[[StateBatches, Int64Array], BoolArray]
     on_spark: Callable[[Column, Column], Column]
     fields: Sequence[str] = BATCH_FIELDS
 
     def broken(self, batches: pd.Series, bounds: pd.Series | None = None) -> BoolArray:
-        """The rows that break it. A list that is missing is an empty one. Raises WrongType: a column does not have what
-        is compared."""
+        """Return a bool per row, True where the rule is broken. A missing list counts as empty. Raises WrongType if a
+        column does not have what is compared."""
         numbers = np.zeros(len(batches), np.int64) if bounds is None else numbers_in(bounds)
         return self.on_pandas(_lists.having(self.fields, batches), numbers)
 
     def broken_on_spark(self, batches: Column, bounds: Column = None) -> Column:
-        """The same as a condition; where a column does not have what is compared, Spark's own error names both."""
+        """Return `broken` as a column expression. If a column does not have what is compared, Spark's error names
+        both."""
 
         def is_known(batch: Column) -> Column:
             return reduce(and_, (batch[name].isNotNull() for name in self.fields), f.lit(col=True))
@@ -83,25 +88,27 @@ class BatchRule:
         return self.on_spark(f.filter(batches, is_known), None if bounds is None else bounds.cast("bigint"))
 
 
-def _beside(breaks: Callable[[Column, Column], Column]) -> Callable[[Column, Column], Column]:
-    """One of the batches breaks the rule beside the batch before it; the first one has none."""
+def _any_batch_after_previous(breaks: Callable[[Column, Column], Column]) -> Callable[[Column, Column], Column]:
+    """Return an expression: whether any batch breaks the rule `breaks(previous, batch)`; the first has no previous."""
 
-    def broken(batches: Column, _: Column) -> Column:
+    def broken(batches: Column, _bound: Column) -> Column:
         pairs = f.transform(batches, lambda batch, place: breaks(f.get(batches, place - 1), batch))
         return f.exists(pairs, lambda is_broken: is_broken.eqNullSafe(other=True))
 
     return broken
 
 
-def _overlap_on_spark(batches: Column, _: Column) -> Column:
-    """In the order of their first offsets, two that overlap have neighbours that do. Inverted ones cover nothing."""
-    upright = f.filter(batches, lambda batch: batch.first_offset <= batch.last_offset)
-    ordered = f.array_sort(f.transform(upright, lambda batch: f.struct(batch.first_offset, batch.last_offset)))
-    return _beside(lambda before, each: each.first_offset <= before.last_offset)(ordered, _)
+def _overlap_on_spark(batches: Column, bound: Column) -> Column:
+    """Return an expression: whether two batches share an offset. If any two do, then also two neighbours in the order
+    of first offsets. Inverted batches have no offsets."""
+    not_inverted = f.filter(batches, lambda batch: batch.first_offset <= batch.last_offset)
+    ordered = f.array_sort(f.transform(not_inverted, lambda batch: f.struct(batch.first_offset, batch.last_offset)))
+    return _any_batch_after_previous(lambda before, each: each.first_offset <= before.last_offset)(ordered, bound)
 
 
-def _of_one(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BATCH_FIELDS) -> BatchRule:
-    """A rule that a batch breaks by itself or beside the bound, in operators that NumPy and Spark share."""
+def _any_batch(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BATCH_FIELDS) -> BatchRule:
+    """A rule that any batch breaks, alone or compared with the bound. `breaks(batch, bound)` uses only operators that
+    NumPy and Spark share: `batch` has the columns of all batches in NumPy, and is one batch in Spark."""
     return BatchRule(
         on_pandas=lambda states, bounds: states.having(breaks(states.batches, bounds[states.owners])),
         on_spark=lambda batches, bound: f.exists(batches, lambda batch: breaks(batch, bound)),
@@ -109,8 +116,8 @@ def _of_one(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BATCH_FIE
     )
 
 
-def _of_neighbours(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BATCH_FIELDS) -> BatchRule:
-    """A rule that a batch breaks beside the batch before it, in operators that NumPy and Spark share."""
+def _any_neighbours(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BATCH_FIELDS) -> BatchRule:
+    """A rule that any batch breaks compared with the previous batch: `breaks(previous, batch)`; see ``_any_batch``."""
 
     def broken(states: StateBatches, _: Int64Array) -> BoolArray:
         columns = {name: getattr(states.batches, name) for name in BATCH_FIELDS}
@@ -118,60 +125,60 @@ def _of_neighbours(breaks: Callable[[Any, Any], Any], fields: Sequence[str] = BA
         after = SimpleNamespace(**{name: column[1:] for name, column in columns.items()})
         return states.having(states.after_another(breaks(before, after)))
 
-    return BatchRule(on_pandas=broken, on_spark=_beside(breaks), fields=fields)
+    return BatchRule(on_pandas=broken, on_spark=_any_batch_after_previous(breaks), fields=fields)
 
 
 RULES: Final[Mapping[str, BatchRule]] = MappingProxyType(
     {
-        "batch_first_le_last": _of_one(lambda batch, _: batch.first_offset > batch.last_offset, _OFFSETS),
-        "batches_ascending": _of_neighbours(lambda before, batch: batch.first_offset < before.first_offset, _OFFSETS),
+        "batch_first_le_last": _any_batch(lambda batch, _: batch.first_offset > batch.last_offset, _OFFSETS),
+        "batches_ascending": _any_neighbours(lambda before, batch: batch.first_offset < before.first_offset, _OFFSETS),
         "batches_non_overlapping": BatchRule(
             on_pandas=lambda states, _: states.having(BATCH_RULES["batches_non_overlapping"](states)),
             on_spark=_overlap_on_spark,
             fields=_OFFSETS,
         ),
-        "batches_not_below_start": _of_one(lambda batch, start: batch.first_offset < start, _OFFSETS),
-        "batches_below_log_end": _of_one(lambda batch, end: batch.last_offset >= end, _OFFSETS),
+        "batches_not_below_start": _any_batch(lambda batch, start: batch.first_offset < start, _OFFSETS),
+        "batches_below_log_end": _any_batch(lambda batch, end: batch.last_offset >= end, _OFFSETS),
         "start_offset_le_end_offset": BatchRule(
             on_pandas=lambda states, starts: states.ends_below(starts),
             on_spark=lambda batches, start: f.array_max(batches.last_offset) < start - 1,
             fields=_OFFSETS,
         ),
-        "delivery_state_allowed": _of_one(
+        "delivery_state_allowed": _any_batch(
             lambda batch, archives: (
                 reduce(and_, (batch.delivery_state != state for state in _ALWAYS_ALLOWED))
                 & ((batch.delivery_state != _ARCHIVING) | (archives == 0))
             )
         ),
-        "delivery_count_possible": _of_one(
+        "delivery_count_possible": _any_batch(
             lambda batch, _: (batch.delivery_count < 0) | (batch.delivery_count > HIGHEST_DELIVERY_COUNT)
         ),
-        "delivery_count_within_limit": _of_one(lambda batch, limit: batch.delivery_count > limit),
-        "acknowledged_count_ge_1": _of_one(
+        "delivery_count_within_limit": _any_batch(lambda batch, limit: batch.delivery_count > limit),
+        "acknowledged_count_ge_1": _any_batch(
             lambda batch, _: (batch.delivery_state == _ACKNOWLEDGED) & (batch.delivery_count == 0)
         ),
-        "available_count_lt_limit": _of_one(
+        "available_count_lt_limit": _any_batch(
             lambda batch, limit: (batch.delivery_state == _AVAILABLE) & (batch.delivery_count >= limit)
         ),
-        "mergeable_neighbours": _of_neighbours(
+        "mergeable_neighbours": _any_neighbours(
             lambda before, batch: (
                 (batch.first_offset == before.last_offset + 1)
                 & (batch.delivery_state == before.delivery_state)
                 & (batch.delivery_count == before.delivery_count)
             )
         ),
-        "uninitialized_without_batches": _of_one(lambda _, is_uninitialized: is_uninitialized != 0, fields=()),
+        "uninitialized_without_batches": _any_batch(lambda _, is_uninitialized: is_uninitialized != 0, fields=()),
     }
 )
-"""By the id of its rule (docs/rules.md)."""
+"""Rule id (docs/rules.md) to rule."""
 
 
-def _metric(rule_id: str, rule: BatchRule) -> None:
-    """Make the rule a metric of Great Expectations, with and without a bound: defining the classes registers them."""
+def _register_metrics(rule_id: str, rule: BatchRule) -> None:
+    """Register two metrics, with and without a bound: Great Expectations registers a class when it is defined."""
 
     class OfColumn(ColumnMapMetricProvider):
         condition_metric_name = f"column_values.{rule_id}"
-        # A row without batches breaks no rule: not to copy the others for each rule halves its cost.
+        # Skip GX's null filter: it copies the frame for every rule. Rows without batches break no rule.
         filter_column_isnull = False
 
         @column_condition_partial(engine=PandasExecutionEngine)
@@ -195,10 +202,10 @@ def _metric(rule_id: str, rule: BatchRule) -> None:
 
 
 for _id, _rule in RULES.items():
-    _metric(_id, _rule)
+    _register_metrics(_id, _rule)
 
 
-_ABOVE, _BELOW = RULES["batches_not_below_start"], RULES["batches_below_log_end"]
+_NOT_BELOW_START, _BELOW_LOG_END = RULES["batches_not_below_start"], RULES["batches_below_log_end"]
 
 
 class _WithinOffsets(MulticolumnMapMetricProvider):
@@ -209,18 +216,18 @@ class _WithinOffsets(MulticolumnMapMetricProvider):
     @multicolumn_condition_partial(engine=PandasExecutionEngine)
     def _pandas(cls, column_list: pd.DataFrame, **_: Any) -> pd.Series:
         batches, start, end = (column_list[name] for name in column_list.columns)
-        outside = _ABOVE.broken(batches, start) | _BELOW.broken(batches, end)
+        outside = _NOT_BELOW_START.broken(batches, start) | _BELOW_LOG_END.broken(batches, end)
         return pd.Series(~outside & (numbers_in(start) <= numbers_in(end)), index=column_list.index)
 
     @multicolumn_condition_partial(engine=SparkDFExecutionEngine)
     def _spark(cls, column_list: Any, **_: Any) -> Column:
         batches, start, end = (f.col(name) for name in column_list.columns)
-        outside = _ABOVE.broken_on_spark(batches, start) | _BELOW.broken_on_spark(batches, end)
+        outside = _NOT_BELOW_START.broken_on_spark(batches, start) | _BELOW_LOG_END.broken_on_spark(batches, end)
         return ~outside & (start <= end)
 
 
 class _OfBatchesAndBound(ColumnPairMapExpectation):
-    """About the batches in `column_A` beside what the row has in `column_B`. Rows where one is missing are left out."""
+    """Compares the batches in `column_A` with the bound in `column_B`. Rows that lack one of them are not compared."""
 
     ignore_row_if: Literal["either_value_is_missing"] = "either_value_is_missing"
     domain_keys: ClassVar[tuple[str, ...]] = (*ColumnPairMapExpectation.domain_keys, "ignore_row_if")
@@ -337,11 +344,11 @@ BATCH_EXPECTATIONS: Final[Mapping[str, tuple[Any, str | None]]] = MappingProxyTy
         "batches_below_log_end": (ExpectBatchesBelowEndOffset, "log_end_offset"),
     }
 )
-"""The expectation of each rule whose condition is ``batches``, by the rule's id, and the column that bounds it."""
+"""Rule id to the expectation and the column with its bound, for rules whose condition is ``batches``."""
 
 
 def broken_rows(rule: str, frame: pd.DataFrame) -> BoolArray:
-    """The rows of `frame` that break a rule about its `batches`."""
+    """Return a bool per row of `frame`, True where its `batches` break a rule."""
     bound = BATCH_EXPECTATIONS[rule][1]
     bounds = None if bound is None else frame[bound]
     known = frame["batches"].notna() if bounds is None else frame["batches"].notna() & bounds.notna()

@@ -39,7 +39,7 @@ def reconcile(
     with_history: bool = False,
     then: Callable[[str, JobSession], object] = lambda _run_id, _spark: None,
 ) -> ReconcileSummary:
-    """Replay the exported state, compare it with what brokers said, and write verdicts and findings.
+    """Replay the exported state, compare it with the brokers' descriptions, and write verdicts and findings.
 
     `run_id` None: the newest complete observation. `with_history`: also update ``delivery_history`` and write the
     statuses of queues. `then` is called with the run's id and its session, before the run is complete. Raises as
@@ -81,8 +81,9 @@ def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
 
 
 def states(spark: SparkSession, tables: TablesConfig, run_id: str | None = None) -> DataFrame:
-    """What the log says: a row for every share partition after all records of an observation, with the columns of
-    ``frames_of_run.STATES``. `run_id` None: the newest complete one. Raises as ``reconcile_run.reconcile``."""
+    """Return the replayed states of an observation: a row for every share partition after all its records, with the
+    columns of ``frames_of_run.STATES``. `run_id` None: the newest complete one. Raises as ``reconcile_run.reconcile``.
+    """
     from acktrail_jobs.reconcile.frames_of_run import replayed_states
 
     job, run = _opened(spark, tables, run_id)
@@ -90,16 +91,16 @@ def states(spark: SparkSession, tables: TablesConfig, run_id: str | None = None)
 
 
 def verdicts(spark: SparkSession, tables: TablesConfig, run_id: str | None = None) -> DataFrame:
-    """The same beside what the brokers said: a verdict for every share partition, with the columns of
-    ``verdict_rows.RECONCILED``. Raises as ``reconcile_run.reconcile``."""
+    """Compare the states with the brokers' descriptions: a row for every share partition with its verdict, with the
+    columns of ``verdict_rows.RECONCILED``. Raises as ``reconcile_run.reconcile``."""
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.frames import columns_of
-    from acktrail_jobs.reconcile.reconcile_run import beside_each_other, bucket_judge
+    from acktrail_jobs.reconcile.reconcile_run import bucket_judge, cogroup_by_bucket
     from acktrail_jobs.reconcile.verdict_rows import RECONCILED
 
     job, run = _opened(spark, tables, run_id)
     judge = bucket_judge(Tables(tables), run)
-    return beside_each_other(job, run).applyInArrow(judge.verdicts(), columns_of(job, RECONCILED))
+    return cogroup_by_bucket(job, run).applyInArrow(judge.verdicts(), columns_of(job, RECONCILED))
 
 
 def changes(spark: SparkSession, tables: TablesConfig) -> DataFrame:

@@ -1,1 +1,1 @@
-"""States beside what brokers said: verdicts and findings."""
+"""Compares states with the brokers' descriptions: verdicts and findings."""

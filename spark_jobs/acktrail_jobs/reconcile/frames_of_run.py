@@ -1,8 +1,8 @@
-"""The two sides of a reconciliation as DataFrames: what the log says, and what the brokers said.
+"""The two sides of a reconciliation as DataFrames: states from the log, and descriptions from the brokers.
 
 Both have a column ``BUCKET``, a hash of group and topic. All share partitions of a group and topic are in one bucket,
-so that findings about one beside the others are found there; a bucket and not a group, because a call of Python for
-each group would cost a millisecond::
+so that a share partition can be compared with the others. Buckets are used instead of groups because a call of Python
+costs a millisecond::
 
     replayed states            group a, topic x, partition 0   bucket 3    start offset 7
     described shares           group a, topic x, partition 0   bucket 3    start offset 7, before and after the export
@@ -58,12 +58,12 @@ class ReplayedRun:
         return pieces_of_records(exported, self.start.records_of, files=files, share_partitions=saved)
 
     def replayed(self, coverages: Sequence[Coverage]) -> Iterator[pa.Table]:
-        """Rows of ``STATES`` of a piece: an executor reads its records, and replays them."""
+        """Replay one piece's records on an executor; yield rows of ``STATES``."""
         rows = replay_of(Tables(self.config), self.observation, self.start, coverages).rows()
         yield with_bucket(rows, self.buckets)
 
     def described(self, paths: Sequence[str]) -> Iterator[pa.Table]:
-        """Rows of ``SHARES`` in some files of ``offset_observations``."""
+        """Read some files of ``offset_observations`` on an executor; yield rows of ``SHARES``."""
         rows = described_shares(Tables(self.config), self.observation.run_id, paths)
         yield with_bucket(rows, self.buckets)
 

@@ -1,4 +1,4 @@
-"""The reconciliation job: replay from the tables, compare with what the cluster said, write what was found.
+"""The reconciliation job: replay from the tables, compare with what the brokers described, write what was found.
 
 For example::
 
@@ -50,15 +50,24 @@ from acktrail_jobs.statuses.status_rows import counts_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
-"""The tables that get one commit of a run, in the order of the commits."""
+_COMMIT_ORDER: Final = ("share_partition_states", "findings", "reconciliations")
+"""Tables that get one commit per run, in the order of the commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileSummary:
-    """What the tables hold of a run: counts by verdict, and its findings by rule and by severity. `moved`: share
-    partitions whose description changed while the state topic was read. `went_on_from`: the run whose saved replay was
-    continued; None: all records were replayed, and `replayed_all` says why. `ran_on`: where; None: nowhere."""
+    """The result of a reconciliation, from the tables.
+
+    Attributes:
+        share_partitions: number of share partitions with a verdict.
+        moved: number of share partitions whose description changed while the state topic was read.
+        verdicts: number of share partitions by verdict.
+        findings: number of findings by rule.
+        severities: number of findings by severity.
+        went_on_from: id of the run whose saved states the replay resumed from; None if all records were replayed.
+        replayed_all: the reason why all records were replayed; None if the replay resumed.
+        ran_on: where the jobs ran; None if none was needed.
+    """
 
     run_id: str
     share_partitions: int
@@ -76,9 +85,9 @@ def reconcile(
 ) -> ReconcileSummary:
     """Reconcile the observation `run_id`: write ``share_partition_states``, ``reconciliations`` and ``findings``.
 
-    Replays the records that came since the last reconciliation, from the states that it left, or all of them. The same
-    run again changes nothing: a run that was stopped half-way is completed. Where `before_done`
-    fails, the run is not noted as reconciled.
+    Replays the records since the last reconciliation, starting from the states that it saved, or all records. Repeating
+    a complete run changes nothing; repeating a run that was stopped completes it. If `before_done` raises, the run is
+    not noted as reconciled.
 
     Raises:
         DamagedTables: ``state_records`` lost commits or files that it had.
@@ -103,40 +112,41 @@ def _reconcile(spark: JobSession, stored: Tables, observation: Observation, resu
     """Executors replay, judge and write data files. The driver commits them; ``reconciliations`` is committed last, so
     a run is visible only when it is complete."""
     commit = reconciliation_commit(observation.cluster_id, observation.run_id)
-    done = [name for name in _BY_COMMIT if stored.transaction_version(name, commit) is not None]
-    missing = set() if _BY_COMMIT[-1] in done else {*_BY_COMMIT} - {*done}  # no findings leave no commit
+    committed = {name for name in _COMMIT_ORDER if stored.transaction_version(name, commit) is not None}
+    # reconciliations is committed last; a run without findings makes no commit to findings
+    missing = set() if "reconciliations" in committed else {*_COMMIT_ORDER} - committed
     if not missing and not resume.is_further:
         return
     run = replayed_run(stored, observation, resume)
     columns = columns_of(spark, JUDGED)  # opens the session: where Spark cannot start nothing is written
-    wanted = missing - {"findings"}
-    for name in wanted:
+    tables_to_write = missing - {"findings"}
+    for name in tables_to_write:
         stored.create(name)
     if resume.is_further:
-        wanted.add(create_anew_for(stored, REPLAY.name, observation.cluster_id or "").name)
+        tables_to_write.add(create_anew_for(stored, REPLAY.name, observation.cluster_id or "").name)
     judge = bucket_judge(stored, run)
-    judged = beside_each_other(spark, run).applyInArrow(judge.written(frozenset(wanted)), columns)
+    judged = cogroup_by_bucket(spark, run).applyInArrow(judge.written(frozenset(tables_to_write)), columns)
     what = f"replay about {run.start.rows(run.coverages):,} records and states; judge and write"
     rows = collected(spark, what, judged, JUDGED)
     files, places = rows_in(rows, "files"), added_places(rows_in(rows, "places"))
-    once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}
+    commit_once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}
     if "share_partition_states" in missing:
-        stored.commit_files("share_partition_states", files, **once)
+        stored.commit_files("share_partition_states", files, **commit_once)
     if "findings" in missing:
-        of_all = (
+        run_findings = (
             state_partition_findings(run.coverages.values(), observation),
             unpruned_findings(places, run.coverages, observation),
             dropped_letter_findings(stored, observation),
         )
-        stored.upsert("findings", pa.concat_tables([rows_in(rows, "findings"), *of_all]), **once)
+        stored.upsert("findings", pa.concat_tables([rows_in(rows, "findings"), *run_findings]), **commit_once)
     if "reconciliations" in missing:
-        stored.commit_files("reconciliations", files, **once)
+        stored.commit_files("reconciliations", files, **commit_once)
     counts = zip(*(places[name].to_pylist() for name in ("state_partition", "share_partitions")), strict=True)
     resume.save(files, dict(counts))
 
 
 def replayed_run(stored: Tables, observation: Observation, resume: ReplayResume) -> ReplayedRun:
-    """What is replayed of a run, in as many buckets as its share partitions need."""
+    """Return what a run replays, with as many buckets as its share partitions need."""
     start, described = resume.start(), sum(observed_files(stored, observation.run_id).values()) // len(PHASES)
     return ReplayedRun(
         config=stored.config,
@@ -148,7 +158,7 @@ def replayed_run(stored: Tables, observation: Observation, resume: ReplayResume)
 
 
 def bucket_judge(stored: Tables, run: ReplayedRun) -> BucketJudge:
-    """What every bucket is judged by: it is small, and read once."""
+    """Return the judge of all buckets. What it reads is small, and read once."""
     return BucketJudge(
         run=run,
         described=read_descriptions(stored, run.observation.run_id),
@@ -157,8 +167,8 @@ def bucket_judge(stored: Tables, run: ReplayedRun) -> BucketJudge:
     )
 
 
-def beside_each_other(spark: JobSession, run: ReplayedRun) -> DataFrame:
-    """The states and what the brokers answered about them, grouped by bucket."""
+def cogroup_by_bucket(spark: JobSession, run: ReplayedRun) -> DataFrame:
+    """Cogroup replayed states and the brokers' descriptions by bucket."""
     states, described = replayed_states(spark, run), described_share_partitions(spark, run)
     return states.groupBy(BUCKET).cogroup(described.groupBy(BUCKET))
 

@@ -315,8 +315,7 @@ def record_frames(records: UnvalidatedRecords, partitions: Sequence[int]) -> Ite
 
 def _piece(records: UnvalidatedRecords, frame: pd.DataFrame) -> SuiteFrame:
     checks = tuple(c for c in checks_of(RECORDS) if records.compares_bytes or c.rule.id != MATCHES_RAW_BYTES)
-    label = partial(_state_record, records.cluster.topics)
-    return SuiteFrame(suite=RECORDS, checks=checks, frame=frame, label=label)
+    return SuiteFrame(suite=RECORDS, checks=checks, frame=frame, label=partial(_state_record, records.cluster.topics))
 
 
 def run_results(run: ValidationInput, spark: JobSession | None, now: datetime) -> tuple[QualityResult, ...]:

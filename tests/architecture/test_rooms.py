@@ -31,7 +31,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 45_172,
     "lines of the trunk": 37_222,
-    "lines of tests": 38_325,
+    "lines of tests": 38_323,
     "lines of the largest room": 3_950,
     "modules": 321,
 }

@@ -176,22 +176,25 @@ class BatchLists:
         """The batches in `column` that have a value in each of `fields`. A missing list is empty, and a missing value
         of another field is 0. Raises WrongType: it has no lists of structs with these fields, or other values."""
         with reading(column, _WANTED):
-            lists = pa.array(column.array, from_pandas=True)
+            array, is_arrow = column.array, isinstance(column.dtype, pd.ArrowDtype)
+            lists = array.__arrow_array__() if is_arrow else pa.array(array, from_pandas=True)
             if lists is not self._lists:
                 self._batches = pa.table([lists], ["batches"])["batches"].combine_chunks().cast(BATCHES)
+                self._values = dict(zip(BATCH_FIELDS, self._batches.flatten().flatten(), strict=True))
                 self._lists, self._states = lists, dict[tuple[str, ...], StateBatches]()
             batch = getattr(lists.type, "value_type", None)
             if batch is not None and not pa.types.is_null(batch) and not {*fields} <= {each.name for each in batch}:
                 raise TypeError(f"{lists.type}")
-        values = dict(zip(BATCH_FIELDS, self._batches.flatten().flatten(), strict=True))
-        incomplete = tuple(name for name in fields if values[name].null_count)
+        incomplete = tuple(name for name in fields if self._values[name].null_count)
         if incomplete not in self._states:
-            counts = self._batches.value_lengths().fill_null(0).to_numpy()
-            owners = np.repeat(np.arange(len(counts)), counts)
-            known = np.logical_and.reduce([owners >= 0, *(values[name].is_valid() for name in incomplete)])
-            numbers = {name: own.fill_null(0).to_numpy()[known] for name, own in values.items()}
-            kept = BatchColumns(counts=np.bincount(owners[known], minlength=len(counts)), **numbers).to_arrow()
-            rows = pa.table({"start_offset": np.zeros(len(counts), np.int64), "batches": kept})
+            kept = self._batches
+            if any(own.null_count for own in self._values.values()):
+                counts = kept.value_lengths().fill_null(0).to_numpy()
+                owners = np.repeat(np.arange(len(counts)), counts)
+                known = np.logical_and.reduce([owners >= 0, *(self._values[name].is_valid() for name in incomplete)])
+                numbers = {name: own.fill_null(0).to_numpy()[known] for name, own in self._values.items()}
+                kept = BatchColumns(counts=np.bincount(owners[known], minlength=len(counts)), **numbers).to_arrow()
+            rows = pa.table({"start_offset": np.zeros(len(kept), np.int64), "batches": kept})
             self._states[incomplete] = StateBatches.of(rows)
         return self._states[incomplete]
 
@@ -238,8 +241,7 @@ def observed_cluster(groups: pa.Table, offsets: pa.Table) -> ObservedCluster:
     Where no group's configuration could be read, archiving is allowed. Of a limit that changed during the observation
     the greater one counts.
     """
-    rows = groups.select(["group_id", "configs"]).to_pylist()
-    configs = [(row["group_id"], dict(row["configs"])) for row in rows if row["configs"]]
+    configs = [(row["group_id"], dict(row["configs"])) for row in groups.to_pylist() if row["configs"]]
     has_dead_letters = any(_DEAD_LETTER_CONFIG in names for _, names in configs)
     of_logs = offsets.filter(pc.is_null(offsets["group_id"]))
     state_partitions = of_logs.filter(pc.equal(of_logs["topic"], STATE_TOPIC))["partition"].unique()
@@ -260,8 +262,7 @@ def _limits(configs: Iterable[tuple[str, Mapping[str, str]]], name: str) -> dict
     """The greatest number that each group has under `name`."""
     limits: dict[str, int] = {}
     for group_id, names in configs:
-        text = names.get(name, "")
-        if text.isdecimal():
+        if (text := names.get(name, "")).isdecimal():
             limits[group_id] = max(int(text), limits.get(group_id, 0))
     return limits
 

@@ -19,7 +19,7 @@ from acktrail.model.queue_status import LONGEST
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.tables.delta.store import Tables
 from acktrail.view import queue_rows
-from acktrail_jobs.statuses.queue_windows import CONTEXT, judge_windows
+from acktrail_jobs.statuses.status_rules import CONTEXT, judge_windows
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]

@@ -12,7 +12,7 @@ not in the response, but is between the log ends listed before the first and aft
 ``broker.offsets_source``): equal log ends make the comparison exact, a growing log widens it, and no alarm is false.
 
 The first rule that applies decides. ``rules/verdicts.toml`` has them in this order, each with its sentence;
-``reconcile.verdict_rows`` applies them to many share partitions at once:
+``reconcile.verdict_rules`` applies them to many share partitions at once:
 
 =================  ====================================================================================================
 not_authorized     the group, or the topic of a share partition in no description, may not be described

@@ -92,11 +92,11 @@ def states(spark: SparkSession, tables: TablesConfig, run_id: str | None = None)
 
 def verdicts(spark: SparkSession, tables: TablesConfig, run_id: str | None = None) -> DataFrame:
     """Compare the states with the brokers' descriptions: a row for every share partition with its verdict, with the
-    columns of ``verdict_rows.RECONCILED``. Raises as ``reconcile_run.reconcile``."""
+    columns of ``verdict_rules.RECONCILED``. Raises as ``reconcile_run.reconcile``."""
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.frames import columns_of
     from acktrail_jobs.reconcile.reconcile_run import bucket_judge, cogroup_by_bucket
-    from acktrail_jobs.reconcile.verdict_rows import RECONCILED
+    from acktrail_jobs.reconcile.verdict_rules import RECONCILED
 
     job, run = _opened(spark, tables, run_id)
     judge = bucket_judge(Tables(tables), run)

@@ -24,7 +24,7 @@ from acktrail_jobs.reconcile.findings import (
     unpruned_findings,
     without_start_findings,
 )
-from acktrail_jobs.reconcile.verdict_rows import RECONCILED
+from acktrail_jobs.reconcile.verdict_rules import RECONCILED
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 OBSERVATION = Observation(cluster_id="c", run_id="r", after_began_at=NOW, observed_at=NOW)

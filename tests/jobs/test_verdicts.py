@@ -18,7 +18,7 @@ from acktrail.model.reconciliation import TopicStatus, Verdict
 from acktrail.model.replay import SharePartitionState, counts_by_state, unfinished_records
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 from acktrail.replay.derived_columns import derived_columns
-from acktrail_jobs.reconcile.verdict_rows import verdicts_of
+from acktrail_jobs.reconcile.verdict_rules import verdicts_of
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
 

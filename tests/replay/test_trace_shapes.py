@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.replay.time_buckets import newest_windows
-from acktrail_jobs.statuses.queue_windows import CONTEXT, judge_windows
+from acktrail_jobs.statuses.status_rules import CONTEXT, judge_windows
 
 SECONDS: Final = 90 * 60
 FROM: Final = 4

@@ -24,7 +24,7 @@ from acktrail_jobs.reconcile.findings import (
     without_start_findings,
 )
 from acktrail_jobs.reconcile.frames_of_run import BUCKET, ReplayedRun
-from acktrail_jobs.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
+from acktrail_jobs.reconcile.verdict_rules import one_state_per_partition, reconcile_rows
 
 JUDGED: Final = list_columns(files=WRITTEN_FILES, findings=FINDINGS, places=PLACES)
 """What an executor leaves of a bucket: the files that it wrote, findings, and sums by state partition."""

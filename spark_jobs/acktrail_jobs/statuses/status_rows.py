@@ -21,7 +21,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, MOST, floored, newest_windows
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail_jobs.statuses.queue_windows import CONTEXT, judge_windows
+from acktrail_jobs.statuses.status_rules import CONTEXT, judge_windows
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import COUNTED, LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.replay.time_buckets import newest_windows
-from acktrail_jobs.statuses.queue_windows import CONTEXT, judge_windows
+from acktrail_jobs.statuses.status_rules import CONTEXT, judge_windows
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 

@@ -33,7 +33,7 @@ from acktrail.tables.records.record_files import RECORDS, RecordFiles, later_rec
 from acktrail_expectations.frames.frame_columns import PLACE, ObservedCluster, misplaced_keys, observed_cluster
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import state_topic_observed
-from acktrail_jobs.frames import pieces_of
+from acktrail_jobs.pieces import pieces_of
 
 LOOK_BACK: Final = 5_000
 """Records before the first one to validate that are read too, on each state partition: a record is compared

@@ -30,7 +30,7 @@ ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 45_172,
-    "lines of the trunk": 37_222,
+    "lines of the trunk": 37_220,
     "lines of tests": 38_323,
     "lines of the largest room": 3_950,
     "modules": 321,

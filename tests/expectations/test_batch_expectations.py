@@ -103,8 +103,7 @@ def test_on_pandas_each_counts_the_rows_that_break_its_rule() -> None:
     objects = [math.nan if own is None else own for own in with_gaps(lists)]
     assert wide.type != BATCHES
     for batches in (*(pd.Series(own, dtype=pd.ArrowDtype(own.type)) for own in (column(lists), wide)), objects):
-        frame = of_pandas(batches=batches, number=pd.array(numbers, "Int64"), start=START)
-        assert unexpected(frame) == expected
+        assert unexpected(of_pandas(batches=batches, number=pd.array(numbers, "Int64"), start=START)) == expected
 
 
 @pytest.mark.spark

@@ -23,8 +23,9 @@ from acktrail_expectations.gate import validate_run
 from acktrail_expectations.rule_results import QualityResult
 from acktrail_jobs.api import reconcile, verify
 from acktrail_jobs.engine import jobs_on, translated
-from acktrail_jobs.frames import JobSession, balanced_pieces, in_process, pieces_of
+from acktrail_jobs.frames import JobSession, in_process
 from acktrail_jobs.local_session import LocalSession
+from acktrail_jobs.pieces import balanced_pieces, pieces_of
 
 WRITTEN = (
     *("share_partition_states", "reconciliations", "findings", "delivery_history", "held_states", "replay_memory"),

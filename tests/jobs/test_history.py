@@ -34,9 +34,9 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.api import build_history
-from acktrail_jobs.frames import pieces_of_records
 from acktrail_jobs.history import history_run
 from acktrail_jobs.history.history_run import apply_records
+from acktrail_jobs.pieces import pieces_of_records
 
 
 def expected(written: Written) -> tuple[list[StatusChange], dict[int, dict[Any, KnownState]]]:

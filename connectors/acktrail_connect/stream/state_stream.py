@@ -48,7 +48,7 @@ from acktrail_connect.sinks.writer_lease import WorkerLease
 from acktrail_connect.source_batches import Commit, SourceBatch
 from acktrail_connect.sources.state_source import StateTask
 from acktrail_connect.task_execution import TaskExecution
-from acktrail_jobs.frames import balanced_pieces
+from acktrail_jobs.pieces import balanced_pieces
 from acktrail_jobs.session import parallelism
 
 _LOOK_S: Final = 1

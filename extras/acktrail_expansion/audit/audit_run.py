@@ -41,7 +41,8 @@ from acktrail_expansion.audit.group_verdicts import HISTORY, VERDICT_ROWS, judge
 from acktrail_expansion.ordering.order import NEVER_YET, NotProven, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time
-from acktrail_jobs.frames import JobSession, collected_pieces, pieces_of
+from acktrail_jobs.frames import JobSession, collected_pieces
+from acktrail_jobs.pieces import pieces_of
 
 _PIECE: Final = 3_000_000
 """Rows of positions that are reduced at once, about."""

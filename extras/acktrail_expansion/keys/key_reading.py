@@ -44,7 +44,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail.view.wording import counted
 from acktrail_expansion import FENCES, STEP, VERDICTS
 from acktrail_expansion.ordering.order import KeyMapping
-from acktrail_jobs.frames import JobSession, collected_pieces, list_columns, one_row, pieces_of, rows_in
+from acktrail_jobs.frames import JobSession, collected_pieces, list_columns, one_row, rows_in
+from acktrail_jobs.pieces import pieces_of
 
 MOST_NAMED: Final = 1_000
 """Keys of one verdict that are named by their digests."""

@@ -52,16 +52,8 @@ from acktrail.tables.records.record_files import (
     records_between,
     rows_between,
 )
-from acktrail_jobs.frames import (
-    JobSession,
-    collected_pieces,
-    frame_of,
-    in_process,
-    list_columns,
-    one_row,
-    pieces_of_records,
-    rows_in,
-)
+from acktrail_jobs.frames import JobSession, collected_pieces, frame_of, in_process, list_columns, one_row, rows_in
+from acktrail_jobs.pieces import pieces_of_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -38,8 +38,9 @@ from acktrail.tables.records.damage_report import CONTRADICTIONS, contradictions
 from acktrail.tables.records.export_ranges import RANGES_TABLE
 from acktrail.tables.records.record_files import RECORDS, records_between
 from acktrail.tables.upkeep.retention import recorded_ends
-from acktrail_jobs.frames import JobSession, collected, collected_pieces, pieces_of
+from acktrail_jobs.frames import JobSession, collected, collected_pieces
 from acktrail_jobs.history.history_run import HISTORY_INPUTS, apply_records, commit_spans
+from acktrail_jobs.pieces import pieces_of
 from acktrail_jobs.reconcile.frames_of_run import STATES, ReplayedRun, replayed_states
 
 _REBUILT: Final = schema(

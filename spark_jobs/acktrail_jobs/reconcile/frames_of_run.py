@@ -25,7 +25,8 @@ from acktrail.history.observed_run import OFFSET_COLUMNS, Coverage, Observation,
 from acktrail.history.partition_replay import SAVED_COLUMNS
 from acktrail.history.replay_resume import ReplayStart, replay_of
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.frames import JobSession, frame_of, pieces_of, pieces_of_records
+from acktrail_jobs.frames import JobSession, frame_of
+from acktrail_jobs.pieces import pieces_of, pieces_of_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

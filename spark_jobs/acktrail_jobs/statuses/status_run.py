@@ -46,7 +46,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.records.export_ranges import read_ranges
 from acktrail.tables.records.record_files import rows_between
-from acktrail_jobs.frames import JobSession, collected_pieces, pieces_of
+from acktrail_jobs.frames import JobSession, collected_pieces
+from acktrail_jobs.pieces import pieces_of
 from acktrail_jobs.statuses.status_rows import PASSED, judge_run, read_run_rows, total_row
 
 _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")

@@ -184,8 +184,9 @@ def as_json(form: Mapping[str, Any]) -> str:
 
 
 def trouble(summary: Summary) -> tuple[str, str]:
-    """What stopped the run, how many findings are critical and who is in trouble, and the tone of it; the trail's own
-    sentence where the run left no statuses. A look that found no share group says that."""
+    """Return a sentence and its tone: what stopped the run, how many findings are critical, and which groups are in
+    trouble. If the run left no statuses, the sentence is about its verdicts; if no share group was found, about that.
+    """
     totals = summary.totals
     critical, stopping = totals.findings.get("critical", 0), totals.expectations_stopping
     if not summary.groups and not summary.partitions and summary.head.observed_to is not None:

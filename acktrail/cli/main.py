@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -110,15 +111,13 @@ Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 tr
 5 the outcome is unknown, verify first; 6 a critical expectation failed, or `status` has something to act on;
 7 done in part; 130 interrupted.
 """
-_KAFKAS_TOOL: Final = MappingProxyType(
-    {
-        "--reset-offsets": "change plan reset",
-        "--delete-offsets": "groups delete-offsets",
-        "--delete": "groups delete",
-        "--describe": "groups describe",
-        "--list": "groups list",
-    }
-)
+_KAFKAS_TOOL: Final[Mapping[str, str]] = {
+    "--reset-offsets": "change plan reset",
+    "--delete-offsets": "groups delete-offsets",
+    "--delete": "groups delete",
+    "--describe": "groups describe",
+    "--list": "groups list",
+}
 """What ``kafka-share-groups.sh`` calls its actions, and the command here; other options have the same names."""
 _NO_COMMAND: Final = "NoArgsIsHelpError"
 """The error of a group of commands without a command: its help is the answer."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from acktrail.model.batches import StateBatch
@@ -16,15 +15,13 @@ GREATEST_OFFSET: Final = (1 << 63) - 2
 """The offset after the last one of a batch is an int64, too."""
 _NO_EPOCH: Final = -1
 """Kafka's sentinel of an epoch that is not known, or not to be checked."""
-LEAST_VALUES: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "state_epoch": _NO_EPOCH,
-        "leader_epoch": _NO_EPOCH,
-        "start_offset": LEAST_OFFSET,
-        **dict.fromkeys(("partition", "snapshot_epoch", "delivery_complete_count"), 0),
-        **dict.fromkeys(("create_timestamp_ms", "write_timestamp_ms"), 0),
-    }
-)
+LEAST_VALUES: Final[Mapping[str, int]] = {
+    "state_epoch": _NO_EPOCH,
+    "leader_epoch": _NO_EPOCH,
+    "start_offset": LEAST_OFFSET,
+    **dict.fromkeys(("partition", "snapshot_epoch", "delivery_complete_count"), 0),
+    **dict.fromkeys(("create_timestamp_ms", "write_timestamp_ms"), 0),
+}
 """The least value that a broker writes into each numeric field of a record; a field that is absent (-1) is None."""
 
 

@@ -314,7 +314,7 @@ class ClassArchive:
         elif not mark.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             mark.touch()
-        elif not any(_holds_files(Path(place)) for place in _class_path(environment)):
+        elif not any(any(Path(folder).glob("*")) for folder in _class_path(environment)):
             self._lock = mark.open("r+")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for left in folder.glob("*.new"):
@@ -333,10 +333,6 @@ def _class_path(environment: Mapping[str, str]) -> list[str]:
     """Spark's configuration first."""
     named = (environment[name] for name in _ON_CLASS_PATH if environment.get(name))
     return [f"{_spark_home(environment)}/conf", *named]
-
-
-def _holds_files(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def _is_own(path: Path) -> bool:

@@ -29,9 +29,9 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 45_172,
-    "lines of the trunk": 37_220,
-    "lines of tests": 38_323,
+    "lines of the wheel": 45_161,
+    "lines of the trunk": 37_209,
+    "lines of tests": 38_318,
     "lines of the largest room": 3_950,
     "modules": 321,
 }

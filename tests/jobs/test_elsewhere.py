@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
-import pyarrow as pa
 import pyarrow.feather as feather
 import pyspark
 import pytest
 from drivers.own_process import finished, printed
+from jobs.test_notebook_frames import rows_of
 from jobs.test_session import TOKEN, served
 from jobs.world import World, busy, twins
 from pyspark.sql import SparkSession
@@ -225,20 +225,6 @@ def with_connector() -> str:
     return f"--jars {','.join(map(str, sorted(jars.iterdir())))} {' '.join(words)} pyspark-shell"
 
 
-def content(table: pa.Table) -> list[str]:
-    """Rows in an order that their content gives."""
-    return sorted(repr(_plain(row)) for row in table.to_pylist())
-
-
-def _plain(value: Any) -> Any:
-    """Maps, which have no order, as sorted pairs."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
-        return sorted(value)
-    return value
-
-
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("is_connect", [False, True])
@@ -262,6 +248,9 @@ def test_views_are_the_same_with_and_without_the_delta_connector(
     assert found == versions
     assert len(found) > 8
     for name in found:
-        stored, read = content(world.tables.read(name)), feather.read_table(tmp_path / f"{name}.arrow")
-        assert content(read) == stored == content(spark.table(name).toArrow()), name
+        stored, read = world.tables.read(name), feather.read_table(tmp_path / f"{name}.arrow")
         assert read.column_names == TABLES[name].names
+        ours, theirs, without = (
+            rows_of(rows, read.column_names) for rows in (stored, read, spark.table(name).toArrow())
+        )
+        assert theirs == ours == without, name

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -27,17 +26,15 @@ from acktrail.model.offset_changes import (
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 
-CONTENT_NUMBERS: Final = MappingProxyType(
-    {
-        "snapshot_epoch": np.int32,
-        "state_epoch": np.int32,
-        "leader_epoch": np.int32,
-        "start_offset": np.int64,
-        "delivery_complete_count": np.int32,
-        "create_timestamp_ms": np.int64,
-        "write_timestamp_ms": np.int64,
-    }
-)
+CONTENT_NUMBERS: Final[Mapping[str, type[np.signedinteger]]] = {
+    "snapshot_epoch": np.int32,
+    "state_epoch": np.int32,
+    "leader_epoch": np.int32,
+    "start_offset": np.int64,
+    "delivery_complete_count": np.int32,
+    "create_timestamp_ms": np.int64,
+    "write_timestamp_ms": np.int64,
+}
 """The numbers in a record's value: column names and types."""
 _FIELDS: Final = {field.name: field.type for field in BATCHES.value_type}
 _STATE_BITS: Final = 8

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
+from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot, json_line
 from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
-from acktrail.times import utc_text
+from acktrail.times import time_ms, utc_text
 from acktrail_jobs import api
 from acktrail_jobs.commands.master_option import Master
 
@@ -173,7 +173,6 @@ def _state_command(
     Example: acktrail record state fraud-scoring --at 2026-08-01T12:00:00Z --tables /data/acktrail
     """
     from acktrail.format.columns.arrow_without_pandas import forgo_pandas
-    from acktrail.times import time_ms
 
     at_ms = None if at is None else time_ms("--at", at)
     forgo_pandas()
@@ -192,8 +191,6 @@ def _state_command(
     found = [{**row, "topic": topics.get(row["topic_id"])} for row in rows]
     found.sort(key=lambda row: (row["group_id"], row["topic"] or "", *(row[name] for name in _PLACE)))
     if as_json:
-        from acktrail.cli.common_options import json_line
-
         for row in found:
             typer.echo(json_line(_state_json(row, notes)))
     else:

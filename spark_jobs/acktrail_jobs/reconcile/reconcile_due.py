@@ -108,7 +108,7 @@ def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.d
     """Decide whether run `run_id` should reconcile after the export `exported_run_id`, and note it where it begins.
     Reads the brokers' answers to that export from the tables, without a broker and without Spark. Raises
     ConfigurationError (ACKTRAIL_RECONCILE_EVERY is no duration, or the tables cannot be read or written)."""
-    every, instant, stored = reconcile_every(), now or _now(), Tables(tables)
+    every, instant, stored = reconcile_every(), now or dt.datetime.now(dt.UTC), Tables(tables)
     found = cluster_fingerprint(stored, exported_run_id, "before", records_version(stored.snapshot("state_records")))
     row = _row(stored)
     decided = decide(instant, row, found, every)
@@ -121,7 +121,9 @@ def note_begun(tables: Tables, cluster_id: str | None, run_id: str, now: dt.date
     """Note that run `run_id` begins, unless that is noted already: the interval to the next one starts here."""
     row = _row(tables)
     if row["attempt_run_id"] != run_id:
-        _replace_row(tables, {**row, "attempt_run_id": run_id, "attempted_at": now or _now()}, cluster_id)
+        _replace_row(
+            tables, {**row, "attempt_run_id": run_id, "attempted_at": now or dt.datetime.now(dt.UTC)}, cluster_id
+        )
 
 
 def note_reconciled(
@@ -129,8 +131,8 @@ def note_reconciled(
 ) -> None:
     """Note that run `run_id` was reconciled, with all of `records` (``records_version``)."""
     seen = asdict(cluster_fingerprint(tables, run_id, "after", records))
-    own = {"run_id": run_id, "reconciled_at": now or _now()}
-    _replace_row(tables, {**_row(tables), **own, **seen}, cluster_id)
+    seen |= {"run_id": run_id, "reconciled_at": now or dt.datetime.now(dt.UTC)}
+    _replace_row(tables, {**_row(tables), **seen}, cluster_id)
 
 
 def cluster_fingerprint(tables: Tables, run_id: str, phase: str, records: str | None) -> ClusterFingerprint:
@@ -179,7 +181,3 @@ def _replace_row(tables: Tables, row: Mapping[str, Any], cluster_id: str | None 
     create_anew_for(tables, CHECKS, owner)
     with contextlib.suppress(ConcurrentCommit):
         tables.replace(CHECKS, pa.Table.from_pylist([{**row, "cluster_id": owner}], schema=TABLES[CHECKS]))
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)

@@ -37,8 +37,8 @@ STATES: Final = SAVED_COLUMNS.append(_BUCKET)
 """What a replay leaves of a share partition, and its bucket."""
 SHARES: Final = pa.schema([TABLES["offset_observations"].field(name) for name in OFFSET_COLUMNS]).append(_BUCKET)
 """What the brokers answered about a share partition, in a phase of the observation, and its bucket."""
-_ROWS_OF_A_BUCKET: Final = 25_000
-"""Share partitions that are judged together, about, and written as one file of each table."""
+_ROWS_OF_A_BUCKET: Final = 50_000
+"""Share partitions and partitions of topics that are judged together, about, and written as one file of each table."""
 _OBSERVED: Final = "offset_observations"
 
 

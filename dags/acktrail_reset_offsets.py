@@ -20,7 +20,7 @@ validate >> preflight >> group_empty >> plan >> check_plan >> dry_run_ends_here
 * `verify` reads the state topic and watches it for a while.
 * `check_result` checks the outcome with Great Expectations.
 
-An example of a configuration:
+An example of a configuration, a dry run. To change offsets after the approval, say `"dry_run": false`:
 
 ```json
 {
@@ -28,7 +28,7 @@ An example of a configuration:
     "topics": ["orders"],
     "strategy": "to-earliest",
     "reason": "Deliver all orders again after the repair of the invoices",
-    "dry_run": false
+    "dry_run": true
 }
 ```
 

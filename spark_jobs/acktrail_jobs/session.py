@@ -239,7 +239,7 @@ def _said_by_user(surroundings: Mapping[str, str]) -> str:
     folder = surroundings.get("SPARK_CONF_DIR") or f"{_spark_home(surroundings)}/conf"
     lines = [surroundings.get("PYSPARK_SUBMIT_ARGS", "")]
     with suppress(OSError):
-        lines += Path(folder, "spark-defaults.conf").read_text().splitlines()
+        lines += Path(folder, "spark-defaults.conf").read_text("utf-8", "replace").splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 

@@ -61,7 +61,7 @@ def test_settings_of_the_defaults_file_stay(tmp_path: Path) -> None:
     """The same where acktrail starts Spark itself, also for options of Java that do not go with acktrail's. Its banner
     is nowhere."""
     (tmp_path / "spark-defaults.conf").write_text(
-        f"# mine\n{SHUFFLE}  64\n{JAVA}=-Dmine=1 -XX:+UseG1GC\n{NAME} nightly\n"
+        f"# für mich\n{SHUFFLE}  64\n{JAVA}=-Dmine=1 -XX:+UseG1GC\n{NAME} nightly\n", "latin-1"
     )
     found = settings(sys.executable, is_quiet=True, SPARK_CONF_DIR=str(tmp_path))
     assert (found[SHUFFLE], found[UI], found[ZONE], found[NAME]) == ("64", "false", "UTC", "nightly")

@@ -117,7 +117,7 @@ def validate(target: task_inputs.ReconcileTarget, **context: Unpack[Context]) ->
     from acktrail_expectations import gate
 
     store, run_id = Tables(tables_at(target)), target["run_id"]
-    summary = gate.recorded_run(store, run_id) or gate.validate_run(store, run_id)  # the second where the run has grown
+    summary = gate.recorded_run(store, run_id) or gate.validate_run(store, run_id)  # the second where it has grown
     gate.log_summary(summary)
     links = _report_of_stopped(target) if summary.critical_failures else {}
     result = task_reports.hand_over_validation(context, run_id, summary, links)

@@ -46,7 +46,7 @@ _CHUNKED_ROW_GROUP: Final = 32_768
 _ROW_GROUP: Final = 131_072
 RECORDS_ROW_GROUP: Final = 16_384
 """Rows of ``state_records``, ordered by state partition in each commit: a reader of some skips the others' groups. With
-65,536 a reader of all takes a fifth less processor time, and ten readers of a tenth each take twice as much."""
+65,536 a reader of all takes a quarter less processor time, and twenty readers of a twentieth each 1.6 times as much."""
 _MASSES: Final = {
     "state_records": (STATE_RECORDS, RECORDS_ROW_GROUP, _FIELDS_OF_BATCHES),
     "delivery_history": (

@@ -43,7 +43,7 @@ Written = tuple[Sequence[SourceBatch], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class ExportGap:
-    """Offsets of one state partition, both inclusive, that are in no row, and why (``exported_logs``)."""
+    """Offsets of one state partition, both inclusive, that are in no row, and why (``log_positions``)."""
 
     state_partition: int
     first_offset: int

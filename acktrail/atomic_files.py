@@ -10,9 +10,10 @@ from pathlib import Path
 from acktrail.errors import ConfigurationError, MalformedFile
 
 
-def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True, mode: int = 0o644) -> Path:
-    """Write `content` (text as UTF-8) to `file`, all of it or nothing, with the permissions `mode`. Raises
-    ConfigurationError: it cannot be written, or (`makes_folders` False) its folder is not there."""
+def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True, mode: int | None = None) -> Path:
+    """Write `content` (text as UTF-8) to `file`, all of it or nothing, with the permissions `mode`
+    (None: those that the umask leaves). Raises ConfigurationError: it cannot be written, or (`makes_folders` False) its
+    folder is not there."""
     data = content.encode() if isinstance(content, str) else content
     folder = file.absolute().parent
     try:
@@ -24,7 +25,8 @@ def write_whole(content: str | bytes, file: Path, *, makes_folders: bool = True,
                 opened.write(data)
                 opened.flush()
                 os.fsync(opened.fileno())
-            draft.chmod(mode)
+            if mode is not None:
+                draft.chmod(mode)
             draft.replace(file)
     except OSError as error:
         why = error.strerror or type(error).__name__

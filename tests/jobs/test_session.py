@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from drivers.own_process import finished
+from drivers.own_process import finished, free_port
 from extras.embedded.processes import eventually, lives
 from jobs.world import twins
 from pyspark.sql import SparkSession
@@ -253,12 +253,6 @@ TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 def acktrail(*words: str, **changes: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in environment().items() if name != TOKEN}
     return finished(ACKTRAIL, *words, env={**known, **changes})
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @dataclass(frozen=True)

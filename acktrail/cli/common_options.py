@@ -49,6 +49,15 @@ TablesOptions = Annotated[
         "--tables-options", help="File with key=value lines for the object storage. Default: $ACKTRAIL_TABLES_OPTIONS."
     ),
 ]
+AuditAnchor = Annotated[
+    Path | None,
+    typer.Option(
+        "--anchor",
+        envvar="ACKTRAIL_AUDIT_ANCHOR",
+        help="File that keeps a row of the audit, where the tables are not: `doctor` compares the audit with it, "
+        "`change audit` then moves it on to the newest row.",
+    ),
+]
 TIME: Final = "2026-08-01T12:00:00Z, how long ago (1h), or epoch ms"
 """How a time is given (`acktrail.times.time_ms`), for the help of an option."""
 

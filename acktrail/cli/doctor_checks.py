@@ -10,10 +10,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from acktrail.config import KafkaConfig, TablesConfig, java_home
-from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.errors import AcktrailError, ConfigurationError, NoTables
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings
@@ -29,6 +30,7 @@ from acktrail.tables.delta.table_root import EMPTY_FOLDER, NO_FOLDER
 from acktrail.tables.records.known_names import KnownNames, known_names
 from acktrail.tables.records.record_files import RECORDS
 from acktrail.times import utc_text
+from acktrail.view.audit_integrity import checked_audit
 
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
 _PLACEHOLDER: Final = "User:PRINCIPAL"
@@ -242,3 +244,24 @@ def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[Docto
         hint = "compare the clock of this machine, and of those that export, with the right time"
         yield DoctorCheck(what="clocks", status="missing", detail=f"in the future: {text}", hint=hint)
     yield _tried("tables, writing", tables.probe_write, f"{tables.root} can be written")
+
+
+def audit_checks(config: TablesConfig, anchor: Path | None) -> Iterator[DoctorCheck]:
+    """Whether the audit of changes is consistent, and what it was compared with; nothing where there is no audit, and
+    no anchor says that there was one."""
+    is_kept = anchor is not None and anchor.exists()
+    try:
+        found = checked_audit(config, anchor=anchor, moves_on=False)
+    except NoTables as error:
+        if is_kept:
+            yield missing("audit", error)
+        return
+    except AcktrailError as error:
+        yield missing("audit", error)
+        return
+    if is_kept:
+        yield DoctorCheck(what="audit", status="ok", detail=found.words)
+    elif found.rows:
+        where = "FILE" if anchor is None else str(anchor)
+        hint = f"keep one where those who can write the tables cannot: acktrail change audit --anchor {where}"
+        yield DoctorCheck(what="audit", status="note", detail=found.words, hint=hint)

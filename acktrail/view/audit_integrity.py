@@ -1,8 +1,9 @@
-"""Whether the tables of changes are as they were written: the audit whole, plans and results those that it knows.
+"""Whether the tables of changes agree with each other, and with what is remembered elsewhere.
 
 The evidence, from the inside out: each audit row holds the hash of the one before; the table's log holds the newest
-sequence; rows of plans and results hold the newest sequence and hash of their time; the audit holds their hashes. An
-anchor, a file kept elsewhere, shows what somebody who may write all of the tables has cut off.
+sequence; rows of plans and results hold the newest sequence and hash of their time; the audit holds their hashes. All
+of it is in the tables: who may write them all can write another audit that is consistent in itself. Only what is kept
+elsewhere shows that: an anchor, which is a file with one row's hash.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """Everything is as it was written. Rows that the audit vouches for, and those without audit: of a process that was
-    killed in between, or put in by something that is not acktrail."""
+    """The tables are consistent in themselves. Rows that the audit vouches for, and those without audit: of a process
+    that was killed in between, or put in by something that is not acktrail. `anchor_sequence`: the row that an anchor
+    had noted, and that is still the same; None: nothing was compared with an anchor."""
 
     rows: int
+    anchor_sequence: int | None
     newest_sequence: int | None
     newest_hash: str | None
     plans: int
@@ -50,23 +53,33 @@ class AuditReport:
     plans_without_audit: int
     executions_without_audit: int
 
+    @property
+    def words(self) -> str:
+        """What was compared with what, and no more."""
+        found = f"{self.rows:,} row{'s' * (self.rows != 1)}, consistent in itself"
+        if self.anchor_sequence is None:
+            return f"{found}; compared with no anchor"
+        return f"{found}, and with the anchor at row {self.anchor_sequence}"
 
-def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditReport:
+
+def checked_audit(tables: TablesConfig, *, anchor: Path | None = None, moves_on: bool = True) -> AuditReport:
     """The report on audit, plans and results. `anchor`: a file with a row of the audit, which is compared and then
-    replaced by the newest row; made if it is not there yet. Raises ConfigurationError: something is not as it was
-    written; it says what; or `anchor` cannot be written. MalformedFile: `anchor` is no such file."""
+    replaced by the newest row; made if it is not there yet. Without `moves_on` it is only read. Raises
+    ConfigurationError: something is not as it was written; it says what; or `anchor` cannot be written. MalformedFile:
+    `anchor` is no such file."""
     kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
     stored = _Stored(tables)
     flaws = stored.flaws(kept)
     if flaws:
         raise _broken(flaws)
     newest = stored.audit[-1] if stored.audit else None
-    if anchor is not None and newest is not None:
+    if anchor is not None and moves_on and newest is not None:
         about = {name: getattr(newest, name) for name in ("cluster_id", "sequence", "row_hash")}
         text = json.dumps({**_ANCHOR, **about, "audited_at": newest.audited_at.isoformat()}, indent=1)
         write_whole(text + "\n", anchor)
     return AuditReport(
         rows=len(stored.audit),
+        anchor_sequence=kept[0][0] if kept else None,
         newest_sequence=None if newest is None else newest.sequence,
         newest_hash=None if newest is None else newest.row_hash,
         plans=stored.known_plans,

@@ -182,9 +182,9 @@ def test_every_alert_has_its_runbook_at_its_anchor(site: Site) -> None:
 
 
 def test_a_plan_has_its_whole_life_on_one_page(own: Site, root: Path) -> None:
-    """Notices, share partitions, outcome and each step of the audit. The list says that the audit is whole, or names
-    the row that somebody altered, and stays up; where it cannot be read, whether it is whole is not known. Every
-    standing has a tone."""
+    """Notices, share partitions, outcome and each step of the audit. The list says that the audit is consistent, or
+    names the row that somebody altered, and stays up; where it cannot be read, that is not known. Every standing has a
+    tone."""
     assert set(STANDING_TONES) == set(ChangeStatus)
     own.tables.prepare()
     write_evidence_tables(own.tables)
@@ -193,7 +193,7 @@ def test_a_plan_has_its_whole_life_on_one_page(own: Site, root: Path) -> None:
     words = ("done with are delivered again", "In flight, delivery counts dropped", "Verification", "planned")
     for part in (*words, "lease taken", "before call", "after call"):
         assert part in text, part
-    assert "are a whole chain" in own.page("changes")[1]
+    assert "consistent in itself; compared with no anchor" in own.page("changes")[1]
     unlocked(root, "reset_audit").update(predicate="sequence = 1", updates={"actor": "'nobody'"})
     status, text = own.page("changes")
     assert status == 200

@@ -1,6 +1,8 @@
-"""Rows of the audit of changes: each holds the hash of the one before, so that none can be altered or left out unseen.
+"""Rows of the audit of changes: each holds the hash of the one before, so that a row that was altered or left out does
+not fit the others.
 
-The chain itself does not show that its end was cut off: `acktrail.view.audit_integrity` does.
+The hashes have no secret. Who may write the table can alter a row and hash it and all later ones again, and the chain
+does not show it; nor does it show that its end was cut off. `acktrail.view.audit_integrity` has what does.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.request.reset_request import ResetRequest, is_in, parse_request
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import load_any_plan, painted
-from acktrail.cli.common_options import OfCluster, OfTables, echo_rows
+from acktrail.cli.common_options import AuditAnchor, OfCluster, OfTables, echo_rows
 from acktrail.dataclass_json import to_json_value
 from acktrail.errors import ChangeRefused, UnknownName
 from acktrail.text_tables import few, printable, table
@@ -77,29 +77,24 @@ def show(
 
 def audit(
     plan: Annotated[str | None, typer.Argument(help="The id of a plan; without one every change.")] = None,
-    anchor: Annotated[
-        Path | None,
-        typer.Option(
-            "--anchor",
-            envvar="ACKTRAIL_AUDIT_ANCHOR",
-            help="A file that keeps the newest row: it is compared, then moved on. Keep it where the tables are not.",
-        ),
-    ] = None,
+    anchor: AuditAnchor = None,
     *,
     at: OfTables,
 ) -> None:
     """Show who did what and when. That is plans, approvals, requests before and after they were sent, and what was
     found then.
 
-    The whole chain of hashes is checked up to its end, and plans and results against it; what was altered or lost is an
-    error that says which. Somebody who may rewrite all of the tables is found by --anchor alone.
+    The chain of hashes is checked up to its end, and plans and results against it; what does not agree is an error that
+    says which. That shows that the tables are consistent in themselves. Who may write all of them can write others that
+    are consistent, too: only --anchor shows that.
 
     Example: acktrail change audit --anchor /var/lib/acktrail/audit-anchor.json
     """
     from acktrail.view.audit_integrity import audit_rows, checked_audit
 
     target = at.needed
-    report = to_json_value(checked_audit(target, anchor=anchor))
+    checked = checked_audit(target, anchor=anchor)
+    report = {"words": checked.words, **to_json_value(checked)}
     found = audit_rows(target, plan_id=plan)
     if at.as_json:
         typer.echo(json.dumps({"chain": report, "rows": found}))
@@ -115,7 +110,7 @@ def _report_text(report: _Json, anchor: Path | None) -> str:
     if not report["rows"] and not report["plans_without_audit"] and not report["executions_without_audit"]:
         return "audit: nothing was planned or changed yet"
     lines = [
-        f"audit: {report['rows']} rows, whole; newest hash {report['newest_hash'] or '-'}",
+        f"audit: {report['words']}; newest hash {report['newest_hash'] or '-'}",
         f"the audit vouches for {report['plans']} plan(s) and {report['executions']} result(s)",
     ]
     kinds = (("plans_without_audit", "plan(s)"), ("executions_without_audit", "result(s)"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.cli.common_options import OfBoth, echo_rows
+from acktrail.cli.common_options import AuditAnchor, OfBoth, echo_rows
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.model.acls import Purpose, purposes
@@ -45,8 +46,9 @@ def doctor(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="With --acls: for this topic alone; may be repeated.")
     ] = None,
+    anchor: AuditAnchor = None,
 ) -> None:
-    """Look at Java, the cluster, its ACLs and the tables. It changes nothing.
+    """Look at Java, the cluster, its ACLs, the tables and the audit. It changes nothing.
 
     Exit code 3 when something is missing. ACLs are tried, not read: READ on the state topic by reading one record,
     DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
@@ -55,7 +57,7 @@ def doctor(
     With --acls the fewest ACLs for an export, another connector or a change (on the cluster that it changes) are shown
     as commands of kafka-acls.sh; so are those for an export when a right is missing.
     """
-    checks = list(_checks(at.kafka, at, acls or [], (group or [], topic or [])))
+    checks = list(_checks(at.kafka, at, acls or [], (group or [], topic or []), anchor))
     if at.as_json:
         echo_rows(map(asdict, checks))
     else:
@@ -70,7 +72,7 @@ def doctor(
 
 
 def _checks(
-    kafka: KafkaConfig, at: OfBoth, acls: list[str], named: tuple[list[str], list[str]]
+    kafka: KafkaConfig, at: OfBoth, acls: list[str], named: tuple[list[str], list[str]], anchor: Path | None
 ) -> Iterator[DoctorCheck]:
     """`named`: groups and topics that ACLs are asked for."""
     from acktrail.cli import doctor_checks
@@ -97,3 +99,4 @@ def _checks(
         yield failure
     else:
         yield from doctor_checks.table_checks(target, cluster_id)
+        yield from doctor_checks.audit_checks(target, anchor)

@@ -70,23 +70,23 @@ def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
 
 
 def audit_check(config: TablesConfig) -> dict[str, Any]:
-    """What `acktrail change audit` says, with flaws and the newest hash. `is_whole`: whether audit, plans and results
-    are as they were written; None: that could not be checked. A chain that is broken is an answer, no error."""
+    """What `acktrail change audit` says, with flaws and the newest hash. `is_consistent`: whether audit, plans and
+    results agree with each other; None: that could not be checked. A chain that is broken is an answer, no error."""
     nothing: dict[str, Any] = {"flaws": (), "newest_hash": None}
     try:
         report = checked_audit(config)
     except ConfigurationError as error:
         found = error.data.get("findings")
         flaws = tuple(_flaw(*flaw) for flaw in found[:_FLAWS_SHOWN]) if isinstance(found, list) else ()
-        return {**nothing, "is_whole": False if flaws else None, "text": error.message, "flaws": flaws}
+        return {**nothing, "is_consistent": False if flaws else None, "text": error.message, "flaws": flaws}
     except AcktrailError as error:
-        return {**nothing, "is_whole": None, "text": error.message}
+        return {**nothing, "is_consistent": None, "text": error.message}
     if not report.rows and not report.plans_without_audit:
-        return {**nothing, "is_whole": True, "text": "Nothing was changed yet."}
-    text = f"{report.rows:,} rows are a whole chain; plans and results are those that they vouch for."
+        return {**nothing, "is_consistent": True, "text": "Nothing was changed yet."}
+    text = f"{report.words[0].upper()}{report.words[1:]}. Plans and results are those that the rows vouch for."
     without = report.plans_without_audit + report.executions_without_audit
     killed = f" {counted(without, 'row')} without audit: of a process that was killed in between." if without else ""
-    return {**nothing, "is_whole": True, "text": text + killed, "newest_hash": report.newest_hash}
+    return {**nothing, "is_consistent": True, "text": text + killed, "newest_hash": report.newest_hash}
 
 
 def _flaw(table: str, sequence: int | None, why: str) -> str:

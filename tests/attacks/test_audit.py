@@ -1,0 +1,126 @@
+"""Who may write the tables rewrites the history of changes: what that shows, and what shows it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from change.scenes import attempt, delta
+from deltalake import CommitProperties, Transaction
+from drivers import command_line
+
+from acktrail.change.audit import audit_chain
+from acktrail.change.audit.audit_chain import AuditRow, first_link, row_digest, rows_digest
+from acktrail.change.audit.journal import SEQUENCE
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.plan.change_plan import with_hash
+from acktrail.change.plan.reset_plan import ResetPlan
+from acktrail.cli.doctor_checks import audit_checks
+from acktrail.config import TablesConfig
+from acktrail.dataclass_json import canonical_json
+from acktrail.view.audit_integrity import audit_rows, checked_audit
+
+AUDIT, PLANS, EXECUTIONS = TABLES = ("reset_audit", "reset_plans", "reset_executions")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The tables after one reset: six rows of audit."""
+    attempt(tmp_path / "tables", 1)
+    return tmp_path / "tables"
+
+
+def rewrite(root: Path) -> None:
+    """Give each change another actor, host and reason, hash everything anew, write the tables anew. It needs write
+    access to the tables and what stands in acktrail's source; no key."""
+    found = {name: delta(root, name).to_pyarrow_table() for name in TABLES}
+    audit, plans, done = (found[name].to_pylist() for name in TABLES)
+    hashes: dict[int | None, str | None] = {None: None}
+    previous = first_link("c1")
+    for row in sorted(audit, key=lambda row: row["sequence"]):
+        detail = json.loads(row["detail"])
+        (plan,) = (each for each in plans if each["plan_id"] == row["plan_id"])
+        if row["event"] == "planned":
+            known = parse_plan(plan["plan"], "plan")
+            assert isinstance(known, ResetPlan)
+            forged = with_hash(replace(known, request=replace(known.request, reason="routine")))
+            plan |= {**forged.row(), "audit_hash": hashes[plan["audit_sequence"]]}
+            detail["plan"] = row_digest(plan)
+        mine = [each for each in done if "executions" in detail and each["run_id"] == row["run_id"]]
+        for each in mine:
+            each["audit_hash"] = hashes[each["audit_sequence"]]
+            detail["executions"]["hash"] = rows_digest(mine)
+        row.update(actor="eve", host="far", plan_hash=plan["plan_hash"], previous_hash=previous)
+        row.update({"detail": canonical_json(detail), **dict.fromkeys({"keyed_hash"} & row.keys())})
+        previous = row["row_hash"] = audit_chain._hash_of(AuditRow(**row))
+        hashes[row["sequence"]] = previous
+    number = CommitProperties(app_transactions=[Transaction(SEQUENCE, len(audit) - 1)])
+    for name, rows in zip(TABLES, (audit, plans, done), strict=True):
+        shutil.rmtree(root / name)
+        table = pa.Table.from_pylist(rows, schema=found[name].schema)
+        deltalake.write_deltalake(str(root / name), table, commit_properties=number if name == AUDIT else None)
+
+
+def config(root: Path) -> TablesConfig:
+    return TablesConfig(uri=str(root))
+
+
+def test_rewritten_audit_is_consistent_and_nothing_says_that_it_is_true(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who may write all of the tables and nothing else forges who did what and why; `change audit` without an anchor
+    sees nothing of it, exits with 0, and claims no more than that the tables are consistent in themselves."""
+    before = audit_rows(config(root))
+    rewrite(root)
+    assert {row["actor"] for row in before} == {"ann"}
+    assert {row["actor"] for row in audit_rows(config(root))} == {"eve"}
+    done = command_line.run(capsys, "change", "audit", "--tables", root)
+    assert done.code == 0
+    assert "audit: 6 rows, consistent in itself; compared with no anchor" in done.stderr
+    assert "whole" not in done.stdout + done.stderr
+
+
+def test_anchor_kept_elsewhere_shows_a_rewritten_audit(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who may write all of the tables, and not the file that keeps a row of the audit, forges the history; `change
+    audit --anchor` and `doctor` name the row that is another one."""
+    anchor = tmp_path / "elsewhere" / "anchor.json"
+    asked = ("change", "audit", "--tables", root, "--anchor", anchor)
+    assert "compared with no anchor" in command_line.run(capsys, *asked).stderr
+    assert "consistent in itself, and with the anchor at row 5" in command_line.run(capsys, *asked).stderr
+    kept = anchor.read_text()
+    rewrite(root)
+    assert f"broken at row 5: it is another one: {anchor} has noted" in command_line.run(capsys, *asked).complaint(3)
+    assert anchor.read_text() == kept
+
+
+@pytest.mark.parametrize("attack", [rewrite, shutil.rmtree], ids=["rewritten", "removed"])
+def test_doctor_compares_the_audit_with_the_anchor(root: Path, tmp_path: Path, attack: Any) -> None:
+    """Who may write all of the tables forges the history, or removes it; `acktrail doctor` of the next morning, which
+    knows the anchor by its variable, is red. Before, and without an anchor, it says what it compared."""
+    anchor = tmp_path / "anchor.json"
+
+    def looked(anchor: Path | None) -> list[tuple[str, str]]:
+        return [(check.status, check.detail) for check in audit_checks(config(root), anchor)]
+
+    without = [("note", "6 rows, consistent in itself; compared with no anchor")]
+    assert looked(None) == looked(anchor) == without
+    (check,) = audit_checks(config(root), anchor)
+    assert f"acktrail change audit --anchor {anchor}" in check.hint
+    checked_audit(config(root), anchor=anchor)
+    kept = anchor.read_text()
+    assert looked(anchor) == [("ok", "6 rows, consistent in itself, and with the anchor at row 5")]
+    attack(root)
+    ((status, detail),) = looked(anchor)
+    assert status == "missing"
+    assert ("it is another one" if root.exists() else "it is missing") in detail
+    (check,) = audit_checks(config(tmp_path / "gone"), anchor)
+    assert (check.status, "no tables" in check.detail) == ("missing", True)
+    assert anchor.read_text() == kept

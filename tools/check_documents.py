@@ -40,11 +40,16 @@ _NAMING: Final = ("tests/extras/copied_logs/drafts/", "tests/extras/copied_logs/
 _TEST: Final = re.compile(r"`([^`:]+\.py)::(\w+)`")
 
 
+_BLOCK: Final = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING: Final = re.compile(r"[A-Z#][A-Z #-]*")
+
+
 def main() -> int:
     """The number of findings decides: 0 for none."""
     found = [*_written(), *_commands(), *_pictures(), *_contents(), *_requirements()]
     for document in DOCUMENTS:
-        found += (f"{document.name}: {what}" for what in missing(document.read_text("utf-8"), document.parent))
+        text = document.read_text("utf-8")
+        found += (f"{document.name}: {what}" for what in (*missing(text, document.parent), *old_headings(text)))
     print(*found, sep="\n", end="\n" if found else "")
     return min(len(found), 1)
 
@@ -56,6 +61,35 @@ def missing(text: str, folder: Path) -> Iterator[str]:
     for target in re.findall(r"\]\(([^)#]+)", text):
         if "://" not in target and not (folder / target).exists():
             yield f"a link to {target}, which is not there"
+
+
+def old_headings(text: str) -> Iterator[str]:
+    """Heads of tables, in blocks of a document, that no command prints."""
+    for block in _BLOCK.findall(text):
+        for line in block.splitlines():
+            columns = tuple(re.split(r" {2,}", line.strip()))
+            if len(columns) > 1 and all(map(_HEADING.fullmatch, columns)) and columns not in _headings():
+                yield f"no command prints a table with the head {line.strip()}"
+
+
+@cache
+def _headings() -> frozenset[tuple[str, ...]]:
+    """The heads of tables in the sources, without columns that have no name: literal tuples, and fields of a class in
+    capitals."""
+    found = set[tuple[str, ...]]()
+    for file in (file for source in _SOURCES for file in (ROOT / source).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Tuple):
+                texts = [each.value for each in node.elts if isinstance(each, ast.Constant)]
+                found.add(tuple(text for text in texts if isinstance(text, str) and text))
+            elif isinstance(node, ast.ClassDef):
+                fields = (
+                    each.target.id
+                    for each in node.body
+                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+                )
+                found.add(tuple(field.upper().replace("_", "-") for field in fields))
+    return frozenset(found)
 
 
 @cache

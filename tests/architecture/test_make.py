@@ -60,6 +60,14 @@ def test_what_a_document_names_and_is_gone_is_found() -> None:
     assert len(list(check_documents.missing(gone, ROOT))) == 4
 
 
+def test_a_printed_table_with_old_columns_is_found() -> None:
+    """The head of a table that a command prints passes, one with a column that is gone does not."""
+    page = "```console\n$ acktrail status\n```\n\n```\nGROUP  STATUS  SINCE  SHARE PARTITIONS  {}\n```\n"
+
+    assert list(check_documents.old_headings(page.format("UNFINISHED"))) == []
+    assert len(list(check_documents.old_headings(page.format("LAG")))) == 1
+
+
 def test_files_that_make_names_are_there() -> None:
     """Targets that seldom run do not name a program or a test that moved."""
     named = re.findall(r"\b(?:tests|tools|benchmarks)/[\w/]+\.py", (ROOT / "Makefile").read_text("utf-8"))

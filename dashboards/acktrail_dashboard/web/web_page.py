@@ -224,12 +224,12 @@ class Visit:
         """Names of topics by their ids."""
         return topic_names(self.read("topics", columns=("topic_id", "topic")))
 
-    def link(self, path: str, **query: object) -> str:
+    def link(self, path: str, /, **query: object) -> str:
         """The address of a page with parameters; those that are None or empty are left out."""
         given = {name: str(value) for name, value in query.items() if value is not None and value != ""}
         return (self.root + path or "./") + ("?" + urlencode(given) if given else "")
 
-    def here(self, **changes: object) -> str:
+    def here(self, /, **changes: object) -> str:
         """The address of this page with some parameters changed (None: left out)."""
         return self.link(self.path, **{**self.query, **changes})
 

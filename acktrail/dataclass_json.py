@@ -16,7 +16,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acktrail.errors import InputError, MalformedFile
+from acktrail.errors import DamagedTables, InputError, MalformedFile
+from acktrail.text_parsing import parse_json
 
 T = TypeVar("T")
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
@@ -103,9 +104,22 @@ def json_object(text: str, where: str, what: str, marks: Mapping[str, object], *
     """The JSON object in `text`, which comes from `where` and has these `marks`: names with values. Raises
     MalformedFile: it has none or others, so that it is no `what`."""
     try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile("is no JSON", file=where, hint=hint) from error
+        data: Any = parse_json(text)
+    except ValueError as error:
+        raise MalformedFile(f"is no JSON: {error}", file=where, hint=hint) from error
     if not isinstance(data, dict) or {name: data.get(name) for name in marks} != marks:
         raise MalformedFile(f"is no {what}", file=where, hint=hint)
+    return data
+
+
+def stored_object(text: str, table: str, column: str) -> dict[str, Any]:
+    """The JSON object in a column of a table. Raises DamagedTables: it is none."""
+    try:
+        data: Any = parse_json(text)
+        if not isinstance(data, dict):
+            raise TypeError("it is no object")
+    except (ValueError, TypeError) as error:
+        message = f"table {table}: the {column} of a row is no JSON of acktrail: {error}"
+        hint = "something else wrote into the table: `acktrail change audit` and the storage's own log say when"
+        raise DamagedTables(message, hint=hint, table=table, data={"column": column}) from error
     return data

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
+
+from acktrail.text_parsing import parse_toml
 
 _Made = TypeVar("_Made")
 
@@ -19,8 +20,8 @@ class PackageData:
 
     def __init__(self, text: str, where: str, header: str) -> None:
         try:
-            self.data: dict[str, Any] = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+            self.data: dict[str, Any] = parse_toml(text)
+        except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
         self._where = where
         found = re.finditer(rf"^\[\[{re.escape(header)}\]\]", text, re.MULTILINE)

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from acktrail.errors import ConfigurationError, UnknownName, near_names
 from acktrail.secrets import has_reference, home_path, is_secret_name, resolve_all, resolved_properties
+from acktrail.text_parsing import parse_toml
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _KAFKA: Final = "kafka."
@@ -131,17 +132,15 @@ class Profiles:
 def read_profiles(file: Path) -> Profiles:
     """The profiles in `file`. Raises ConfigurationError: it cannot be read, is no TOML, or has keys of no meaning
     outside its profiles. No text of the file is shown but its keys."""
-    import tomllib  # every command imports this module, few a file of profiles
-
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except tomllib.TOMLDecodeError as error:
-        found = _POSITION.search(str(error))
-        hint = f'keys that begin alike, such as "{_TABLES}" and "{_OPTIONS}", need quotes; texts too'
-        raise ConfigurationError(f"{file} is no TOML{f', {found[1]}' if found else ''}", hint=hint) from None
+        content = parse_toml(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         hint = "ACKTRAIL_PROFILES names the file of profiles"
         raise ConfigurationError(f"cannot read the profiles in {file}: {type(error).__name__}", hint=hint) from error
+    except ValueError as error:
+        found = _POSITION.search(str(error))
+        hint = f'keys that begin alike, such as "{_TABLES}" and "{_OPTIONS}", need quotes; texts too'
+        raise ConfigurationError(f"{file} is no TOML{f', {found[1]}' if found else ''}", hint=hint) from None
     entries = content.pop("profiles", {})
     common = _settings(content, str(file), (*_OF_ALL, "profiles"))
     if not isinstance(entries, dict):

@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.format.columns import arrow_without_pandas
+from acktrail.text_parsing import parse_json
 from acktrail.times import utc_text
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def error_json(error: AcktrailError) -> dict[str, Any]:
         "message": error.message,
         "hint": error.hint,
         "exit_code": error.exit_code,
-        "data": json.loads(json.dumps(error.data, default=str)),
+        "data": parse_json(json.dumps(error.data, default=str)),
     }
 
 

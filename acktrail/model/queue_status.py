@@ -6,7 +6,6 @@ groups. ``rules/statuses.toml`` has them, worst first: what they mean, and the s
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.model import rules
+from acktrail.text_parsing import parse_toml
 
 WINDOW: Final = 30 * 60 * 1_000_000
 """How long observations and counts matter, in µs."""
@@ -74,7 +74,7 @@ class StatusMeaning:
     advice: str
 
 
-_STATUSES: Final = tomllib.loads(files(rules).joinpath("statuses.toml").read_text("utf-8"))["status"]
+_STATUSES: Final = parse_toml(files(rules).joinpath("statuses.toml").read_text("utf-8"))["status"]
 STATUS_TABLE: Final = MappingProxyType(
     {
         QueueStatus(own["name"]): StatusMeaning(

@@ -36,7 +36,6 @@ match              otherwise, also when neither side knows a start offset (not i
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib.resources import files
@@ -44,6 +43,7 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.model import rules
+from acktrail.text_parsing import parse_toml
 
 
 class Completeness(StrEnum):
@@ -83,7 +83,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-_TEXTS: Final = tomllib.loads(files(rules).joinpath("verdicts.toml").read_text("utf-8"))
+_TEXTS: Final = parse_toml(files(rules).joinpath("verdicts.toml").read_text("utf-8"))
 VERDICTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(_TEXTS["verdict"])
 """The `tone` and the `meaning` of each verdict."""
 RULES: Final[Mapping[str, tuple[Verdict, str]]] = MappingProxyType(

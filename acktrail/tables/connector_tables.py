@@ -8,7 +8,6 @@ id's. The number that the rows' table has says which position counts: one that a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.text_parsing import parse_json
 
 POSITIONS: Final = "connector_positions"
 _TABLE_KEY: Final = b"table"
@@ -113,7 +113,7 @@ class ConnectorPositions:
         counts = [row for row in ordered if row["table"] is None or row["number"] == landed]
         text = counts[-1]["position"] if counts else None
         return Standing(
-            position=None if text is None else json.loads(text),
+            position=None if text is None else parse_json(text),
             newest=snapshot.transaction_version(own),
             landed=landed,
             table=table,

@@ -30,8 +30,9 @@ from acktrail.change.audit.audit_chain import (
 )
 from acktrail.change.audit.journal import SEQUENCE, read_audit, read_plan_row
 from acktrail.config import TablesConfig
-from acktrail.dataclass_json import json_object
+from acktrail.dataclass_json import json_object, stored_object
 from acktrail.errors import ConfigurationError, MalformedFile
+from acktrail.text_parsing import parse_json
 from acktrail.times import utc_text
 
 Row = Mapping[str, Any]
@@ -95,7 +96,11 @@ def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict
     if not rows and plan_id is not None:
         read_plan_row(tables, plan_id)
     return [
-        {**asdict(row), "audited_at": utc_text(row.audited_at, "milliseconds"), "detail": json.loads(row.detail)}
+        {
+            **asdict(row),
+            "audited_at": utc_text(row.audited_at, "milliseconds"),
+            "detail": stored_object(row.detail, AUDIT, "detail"),
+        }
         for row in rows
     ]
 
@@ -231,7 +236,7 @@ def _by(rows: Iterable[Row], column: str) -> Mapping[str, list[Row]]:
 
 def _detail(row: AuditRow) -> Row:
     try:
-        found = json.loads(row.detail)
+        found = parse_json(row.detail)
     except (TypeError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -23,6 +23,7 @@ from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.commit_order import newest_rows
 from acktrail.tables.delta.store import Tables
+from acktrail.text_parsing import parse_json
 from acktrail.text_tables import few, printable
 from acktrail.view.check_rows import CheckResult, newest_results
 from acktrail.view.wording import addressed, in_words, status_rank, trouble_text
@@ -168,7 +169,7 @@ def _gone_finding(subject: str) -> Notification:
 
 
 def _of_finding(what: str, subject: str) -> str:
-    rule, group_id = json.loads(subject)
+    rule, group_id = parse_json(subject)
     return f"{what}: {rule}" + (f" in group {printable(group_id)}" if group_id is not None else "")
 
 

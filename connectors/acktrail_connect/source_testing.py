@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.model.log_positions import Position, SourcePartition
+from acktrail.text_parsing import parse_json
 from acktrail_connect.contract import SourceConnector, SourceTask, SourceTaskContext
 from acktrail_connect.source_batches import SourceBatch
 from acktrail_connect.testing import ConnectorSuite, RandomRun, random_runs
@@ -56,10 +57,10 @@ class SourceLifeSuite(ConnectorSuite):
         for most in (1, 2, 7):
             configs = connector.task_configs(most)
             assert 1 <= len(configs) <= most, f"{len(configs)} tasks, wanted were 1 to {most}"
-            assert json.loads(json.dumps(list(configs))) == list(configs), "a task's configuration is not JSON"
+            assert parse_json(json.dumps(list(configs))) == list(configs), "a task's configuration is not JSON"
             assert not [config for config in configs if None in config.values()], "a task's configuration has null"
         for each in self.found_partitions() | {*connector.source_partitions()}:
-            fields = json.loads(json.dumps(dict(connector.fields_of(each))))
+            fields = parse_json(json.dumps(dict(connector.fields_of(each))))
             assert connector.source_partition(fields) == each, f"{fields} does not lead back to {each}"
             assert dict(other.fields_of(each)) == fields, "another object gives other fields"
         connector.stop()
@@ -124,7 +125,7 @@ class SourceSuite(SourceLifeSuite):
         connector.start()
         for count, batch in enumerate(batches, 1):
             assert batch.position is not None, "rows without a position are read again after every restart"
-            assert json.loads(json.dumps(batch.position)) == batch.position, f"{batch.position!r} is no JSON"
+            assert parse_json(json.dumps(batch.position)) == batch.position, f"{batch.position!r} is no JSON"
             connector.check_position(batch.source_partition, batch.position)
             before = batches[:count]
             rest = self._read(_positions(before), self.rows - len(self._rows(before)))
@@ -170,7 +171,7 @@ class SourceSuite(SourceLifeSuite):
 
     def _read(self, positions: Positions, wanted: int, *, tasks: int = 1) -> list[SourceBatch]:
         """Batches from `positions` on until `wanted` rows have come and no more follow."""
-        stored = json.loads(json.dumps(dict(positions)))
+        stored = parse_json(json.dumps(dict(positions)))
         found: list[SourceBatch] = []
         quiet, deadline = 0, time.monotonic() + self.patience_s
         with self.running(stored.get, tasks) as running:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ from airflow.sdk.log import mask_secret
 from acktrail.config import KafkaConfig, TablesConfig, has_profiles, profiles, reports_folder
 from acktrail.errors import ConfigurationError
 from acktrail.secrets import is_secret_name
+from acktrail.text_parsing import parse_json
 from acktrail_dags.parameters import DagProfile, dag_profiles
 
 _log: Final = logging.getLogger("acktrail.dags")
@@ -218,7 +218,7 @@ def _mask(properties: Mapping[str, str], more: Iterable[str] = ()) -> None:
 def _properties(conn_id: str, extra: str | None) -> dict[str, str]:
     """The members of `extra` as text. No error shows `extra`: it may hold secrets."""
     try:
-        members = json.loads(extra) if extra else {}
+        members = parse_json(extra) if extra else {}
     except ValueError:
         members = None
     if not isinstance(members, dict) or any(isinstance(value, list | dict) for value in members.values()):

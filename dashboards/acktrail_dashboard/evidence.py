@@ -39,6 +39,7 @@ from acktrail.errors import ConfigurationError, DamagedTables, InputError, Malfo
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_root import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
+from acktrail.text_parsing import parse_json
 from acktrail.times import utc_text
 from acktrail.view.run_summary import OF_THE_RUN, RunTables, as_json, rows_of_run, shown_run, summarize
 from acktrail_dashboard.report import file_name, prune
@@ -153,7 +154,7 @@ def make_pack(tables: Tables, run_id: str, *, known: Known | None = None, broker
         "facts": run_facts(found, run_id),
         "tables": [asdict(_hashed_table(of, (known or {}).get(name, {}))) for name, of in found.items()],
     }
-    return json.loads(json.dumps({**pack, "sha256": digest(pack)}))  # type: ignore[no-any-return]  # an object
+    return parse_json(json.dumps({**pack, "sha256": digest(pack)}))  # type: ignore[no-any-return]  # an object
 
 
 def _hashed_table(snapshot: TableSnapshot, known: Mapping[str, str]) -> HashedTable:
@@ -197,7 +198,7 @@ def run_facts(snapshots: Mapping[str, TableSnapshot], run_id: str) -> dict[str, 
     tables = RunTables(**{name: of(name, is_own) for name in _OF_THE_RUN}, **{name: of(name, None) for name in _OF_ALL})
     form, own = asdict(summarize(tables, run_id)), rows_of_run(tables, run_id)
     rows = {name: _rows_digest(getattr(own, name)) for name in _RESULTS}
-    found: dict[str, Any] = json.loads(as_json({**{name: form[name] for name in _FACTS}, "rows_sha256": rows}))
+    found: dict[str, Any] = parse_json(as_json({**{name: form[name] for name in _FACTS}, "rows_sha256": rows}))
     return found
 
 

@@ -30,6 +30,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import MalformedFile
 from acktrail.model.rules.catalogue import rule_catalogue
 from acktrail.tables.delta.store import Tables
+from acktrail.text_parsing import parse_json
 from acktrail_expectations.evaluation import (
     OWNER,
     RESULT_FORMAT,
@@ -175,10 +176,15 @@ def load_suite(file: Path) -> gx.ExpectationSuite:
     Great Expectations makes the suite without them, and only logs it; here the number is compared.
 
     Raises:
-        MalformedFile: Great Expectations could not make an expectation; its log says why.
+        MalformedFile: it is no such file, or Great Expectations could not make an expectation; its log says why.
     """
-    stored = json.loads(file.read_text("utf-8"))
-    suite = gx.ExpectationSuite(**stored)
+    try:
+        stored = parse_json(file.read_bytes())
+        suite = gx.ExpectationSuite(**stored)
+    except (ValueError, TypeError) as error:
+        message = f"is no suite of Great Expectations: {error}"
+        hint = "`acktrail run validate --export-suites` writes them"
+        raise MalformedFile(message, file=str(file), hint=hint) from error
     if (made := len(suite.expectations)) != (written := len(stored["expectations"])):
         raise MalformedFile(f"{made} of {written} expectations could be made", file=str(file), hint="see the log")
     return suite

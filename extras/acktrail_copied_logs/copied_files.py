@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -25,15 +24,17 @@ from pyarrow import types
 from acktrail.errors import AcktrailError, InputError, MalformedFile, UnknownName, near_names
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.text_parsing import parse_json
 from acktrail_copied_logs.dialects import RELEASED, Dialect, detect_layout
 from acktrail_copied_logs.drafts.draft_dialects import DRAFTS
-from acktrail_copied_logs.log_segment import (
+from acktrail_copied_logs.log_segment import ReadReport, read_segment
+from acktrail_copied_logs.unpacking import (
+    FREE_BYTES,
+    MOST_TIMES,
     READ_ERRORS,
     SEGMENT_SUFFIX,
-    ReadReport,
     bare_suffix,
     open_file,
-    read_segment,
     reason_of,
     unpacked_bytes,
 )
@@ -54,10 +55,15 @@ _ROWS_AT_ONCE: Final = 1 << 17
 _VALUES_AT_ONCE: Final = 8_192
 """Rows converted to Python values together."""
 _ARROW_FILE: Final = b"ARROW1"
+_MAGIC: Final = {".parquet": b"PAR1"}
 _HINT: Final = "the columns are partition, offset, timestamp (integers, ms), key and value (binary)"
 SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX)
 """Each also with ``.gz`` or ``.zst`` appended."""
 _SAMPLE: Final = 1_000
+_LONGEST_LINE: Final = 8 << 20
+_TOO_LONG: Final = "a line of more than 8 MiB, and no state record is as large"
+_FREE_ROWS: Final = 1 << 20
+_NO_LOG: Final = "no copied log is so alike: is it the right file?"
 """Records of each file from which the dialect is detected."""
 
 
@@ -145,7 +151,9 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
     number = 0
     try:
         with unpacked_bytes(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE + 1), ""), start=1):
+                if len(line) > _LONGEST_LINE:
+                    raise MalformedFile(_TOO_LONG, file=str(file), line=number)
                 if line.strip():
                     yield _record(line, str(file), number)
     except UnicodeDecodeError as error:
@@ -156,9 +164,9 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
 
 def _record(line: str, file: str, number: int) -> RawRecord:
     try:
-        fields = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise MalformedFile("not JSON: the line is damaged or cut off", file=file, line=number) from error
+        fields = parse_json(line)
+    except ValueError as error:
+        raise MalformedFile(f"not JSON, or damaged or cut off: {error}", file=file, line=number) from error
     if not isinstance(fields, dict):
         raise MalformedFile("not a JSON object", file=file, line=number)
     return RawRecord(
@@ -204,9 +212,9 @@ def read_columns(file: Path) -> Iterator[RawRecord]:
 
 def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
     """The rows as batches of ``RAW_RECORDS``, one row group or record batch in memory at a time; as `read_columns`."""
-    with open_file(file) as raw:
+    with open_file(file, _MAGIC.get(bare_suffix(file), b"")) as raw:
         try:
-            schema, batches = _reader(raw, bare_suffix(file))
+            schema, batches = _reader(raw, file)
             _check_schema(schema, str(file))
             for number, batch in enumerate(batches, start=1):
                 yield _conforming(batch, str(file), number)
@@ -217,9 +225,10 @@ def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
             raise MalformedFile(message, file=str(file)) from error
 
 
-def _reader(raw: BinaryIO, suffix: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    if suffix == ".parquet":
+def _reader(raw: BinaryIO, file: Path) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    if bare_suffix(file) == ".parquet":
         parquet = pq.ParquetFile(raw, pre_buffer=False)  # else all of the file's bytes are fetched ahead
+        _check_footer(parquet.metadata, raw.seek(0, 2), str(file))
         wanted = [name for name in parquet.schema_arrow.names if name in _COLUMNS]
         return parquet.schema_arrow, parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted)
     is_file = raw.read(len(_ARROW_FILE)) == _ARROW_FILE
@@ -229,6 +238,16 @@ def _reader(raw: BinaryIO, suffix: str) -> tuple[pa.Schema, Iterable[pa.RecordBa
         return arrow.schema, (arrow.get_batch(index) for index in range(arrow.num_record_batches))
     stream = pa.ipc.open_stream(raw)
     return stream.schema, stream
+
+
+def _check_footer(footer: pq.FileMetaData, size: int, file: str) -> None:
+    """See that the rows are no more than a file of `size` bytes can have. Arrow allocates what a page says."""
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    most = max(FREE_BYTES, MOST_TIMES * size)
+    if sum(group.total_byte_size for group in groups) > most:
+        raise MalformedFile(f"its rows unpack to more than {most >> 20} MiB", file=file, hint=_NO_LOG)
+    if footer.num_rows > size + _FREE_ROWS:
+        raise MalformedFile(f"{footer.num_rows} rows in {size} bytes", file=file, hint=_NO_LOG)
 
 
 def _check_schema(schema: pa.Schema, file: str) -> None:

@@ -11,40 +11,27 @@ A broker keeps the topic's id in ``partition.metadata`` in the segment's folder,
 from __future__ import annotations
 
 import contextlib
-import gzip
 import re
-import shutil
-import tempfile
-import zlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
-import pyarrow as pa
-
-from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
+from acktrail.errors import InputError, MalformedFile, MalformedRecord
 from acktrail.format.columns.decoding.compression import unpacked
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import ControlType, batch_records, control_type
 from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
 from acktrail_copied_logs.log_batches import Fragment, IntactBatch, is_log, read_pieces
+from acktrail_copied_logs.unpacking import SEGMENT_SUFFIX, bare_suffix, open_file
 
-SEGMENT_SUFFIX: Final = ".log"
 _LARGEST_PROPERTIES: Final = 64 * 1024
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]+-(?:delete|future|stray))?")
 _INTERNAL_TOPICS: Final = (STATE_TOPIC, "__consumer_offsets")
-_UNPACKING: Final[Mapping[str, Callable[[BinaryIO], Any]]] = {
-    ".gz": gzip.open,  # unlike Arrow's, it reads over zeros behind the end
-    ".zst": lambda raw: pa.CompressedInputStream(pa.PythonFile(raw), "zstd"),
-}
-READ_ERRORS: Final = (OSError, EOFError, zlib.error)
-"""What reading a file raises; a compressed one that is cut off or damaged any of them."""
 
 
 def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
@@ -245,43 +232,3 @@ class ReadReport:
         self.control_records += other.control_records
         self.aborted_records += other.aborted_records
         self.nameless += other.nameless
-
-
-def bare_suffix(file: Path) -> str:
-    """The extension of the format: ``.log`` for ``state.log.gz``."""
-    return (file.with_suffix("") if file.suffix in _UNPACKING else file).suffix
-
-
-@contextmanager
-def unpacked_bytes(file: Path) -> Iterator[Any]:
-    """The bytes of `file`, decompressed, to be read once from begin to end. Raises UnknownName (it does not exist)."""
-    if not file.exists():
-        raise UnknownName("file", str(file))
-    with file.open("rb") as raw:
-        if file.suffix not in _UNPACKING:
-            yield raw
-            return
-        with _UNPACKING[file.suffix](raw) as plain:
-            yield plain
-
-
-@contextmanager
-def open_file(file: Path) -> Iterator[BinaryIO]:
-    """`file` for reading, seekable: a compressed one is unpacked into a temporary file first. Raises UnknownName (it
-    does not exist), MalformedFile (it cannot be read, or its compressed data is damaged or cut off)."""
-    try:
-        with unpacked_bytes(file) as raw:
-            if file.suffix not in _UNPACKING:
-                yield raw
-                return
-            with tempfile.TemporaryFile() as unpacked:
-                shutil.copyfileobj(raw, unpacked)
-                unpacked.seek(0)
-                yield unpacked
-    except READ_ERRORS as error:
-        raise MalformedFile(reason_of(error), file=str(file)) from error
-
-
-def reason_of(error: Exception) -> str:
-    """The system's message of one of ``READ_ERRORS``, in lower case; those about compressed data have none."""
-    return (getattr(error, "strerror", None) or "the compressed data is damaged or cut off").lower()

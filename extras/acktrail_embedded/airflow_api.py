@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from acktrail.errors import AcktrailError
+from acktrail.text_parsing import parse_json
 
 _TIMEOUT_S: Final = 30.0
 _ASK_S: Final = 0.5
@@ -67,7 +68,7 @@ class AirflowApi:
         status, text = self._exchange("GET", "/api/v2/monitor/health", None, {})
         if status != HTTPStatus.OK:
             return {}
-        return {name: str(of.get("status")) for name, of in json.loads(text).items() if isinstance(of, dict)}
+        return {name: str(of.get("status")) for name, of in parse_json(text).items() if isinstance(of, dict)}
 
     def add_connection(self, connection_id: str, **fields: object) -> None:
         """Create or replace a connection: `conn_type`, `host`, `port`, `login`, `password`, `extra` (JSON text)."""
@@ -148,7 +149,7 @@ class AirflowApi:
             time.sleep(_ASK_S)
         if status >= HTTPStatus.BAD_REQUEST:
             raise AirflowRefused(f"{method} {path}", status, text)
-        return dict(json.loads(text))
+        return dict(parse_json(text))
 
     def _exchange(self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]) -> tuple[int, str]:
         """Status and text of one request; 503 and the reason where nothing answers."""
@@ -271,7 +272,7 @@ def task_log(logs: Path, dag_id: str, run_id: str, task_id: str, try_number: int
 def _text_and_reason(line: str) -> tuple[str, str]:
     """The text of a log entry, and of the exception in it, if it has one."""
     try:
-        found: Any = json.loads(line)
+        found: Any = parse_json(line)
     except ValueError:
         found = None
     entry: dict[str, Any] = found if isinstance(found, dict) else {"event": line}

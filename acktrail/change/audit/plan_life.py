@@ -3,10 +3,8 @@ rows, the clock, and what other plans took back."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,8 +12,10 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from acktrail.change.audit.audit_chain import AuditRow, Event, in_order
+from acktrail.change.audit.audit_chain import AUDIT, AuditRow, Event, in_order
+from acktrail.dataclass_json import stored_object
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, OutcomeUnknown
+from acktrail.text_parsing import parse_toml
 from acktrail.times import utc_text
 
 PLAN_AGAIN: Final = "make a new plan"
@@ -154,7 +154,7 @@ class GroupStatus:
             standing = ChangeStatus.PARTLY
         lease = None if row.event == Event.LEASE_RELEASED else self.lease
         if row.event == Event.LEASE_TAKEN:
-            detail = json.loads(row.detail)
+            detail = stored_object(row.detail, AUDIT, "detail")
             expires_at_ms, pid = int(detail.get("expires_at_ms", 0)), int(detail.get("pid", 0))
             lease = Lease(expires_at_ms=expires_at_ms, host=row.host, pid=pid)
         return replace(self, newest=row, standing=standing, lease=lease, is_partial=is_partial)
@@ -277,7 +277,7 @@ _ROWS: Final[Mapping[tuple[ChangeStatus, str | None], tuple[_Answer, ...]]] = {
     (_S.DONE, None): (_CARRIED_OUT, _CARRIED_OUT, _S.DONE, _S.DONE, _S.UNDONE),
     (_S.UNDONE, None): (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _UNDONE),
 }
-_WORDS: Final = tomllib.loads(files(__package__).joinpath("next_steps.toml").read_text("utf-8"))
+_WORDS: Final = parse_toml(files(__package__).joinpath("next_steps.toml").read_text("utf-8"))
 
 
 LIFE: Final = MappingProxyType({key: dict(zip(Step, row, strict=True)) for key, row in _ROWS.items()})
@@ -394,4 +394,4 @@ def life_of(
 
 def note_of(row: AuditRow) -> str:
     """Return why a decision was made; empty if no reason was given."""
-    return str(json.loads(row.detail).get("note", ""))
+    return str(stored_object(row.detail, AUDIT, "detail").get("note", ""))

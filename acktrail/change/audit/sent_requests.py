@@ -3,14 +3,14 @@ which may still arrive."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acktrail.change.audit.audit_chain import AuditRow, Event
+from acktrail.change.audit.audit_chain import AUDIT, AuditRow, Event
 from acktrail.change.audit.journal import Journal
 from acktrail.change.audit.plan_life import ChangeStatus, standings
+from acktrail.dataclass_json import stored_object
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
@@ -59,7 +59,8 @@ def unanswered(rows: Iterable[AuditRow], *, but: str) -> list[Unanswered]:
         before, after = by_event.get((Event.BEFORE_CALL, *key)), by_event.get((Event.AFTER_CALL, *key))
         is_open = one.standing is ChangeStatus.UNKNOWN and (after is None or after.outcome == "unknown")
         if is_open and before is not None and one.plan_id != but:
-            asked = {(topic, part): target for topic, part, target in asked_in(json.loads(before.detail))[1]}
+            parts = asked_in(stored_object(before.detail, AUDIT, "detail"))[1]
+            asked = {(topic, part): target for topic, part, target in parts}
             found.append(Unanswered(group_id=one.group_id, before=before, targets=asked))
     return found
 
@@ -81,7 +82,7 @@ def requests_after(
     wanted = {"group_id": sorted(groups), "event": Event.BEFORE_CALL.value}
     for row in journal.audit(wanted, first=min(first.values(), default=0) + 1):
         if row.sequence > first[row.group_id]:
-            ends, parts = asked_in(json.loads(row.detail))
+            ends, parts = asked_in(stored_object(row.detail, AUDIT, "detail"))
             yield from ((row, (row.group_id or "", topic, part), target, ends) for topic, part, target in parts)
 
 

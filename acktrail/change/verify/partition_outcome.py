@@ -9,18 +9,17 @@ before they were read, and were not exported, only the present state decides, of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Literal
 
-from acktrail.change.audit.audit_chain import AuditRow, Event
+from acktrail.change.audit.audit_chain import AUDIT, AuditRow, Event
 from acktrail.change.audit.plan_life import Status
 from acktrail.change.audit.sent_requests import asked_in
 from acktrail.change.plan.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.plan.snapshot_facts import PartitionState
-from acktrail.dataclass_json import from_json_value
+from acktrail.dataclass_json import from_json_value, stored_object
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 
@@ -80,7 +79,7 @@ def sent_partitions(plan: ChangePlan, rows: Iterable[AuditRow]) -> list[SentPart
     for row in rows:
         kept = {Event.BEFORE_CALL: requests, Event.AFTER_CALL: answers}.get(Event(row.event))
         if kept is not None:
-            kept.setdefault(row.group_id or "", json.loads(row.detail))
+            kept.setdefault(row.group_id or "", stored_object(row.detail, AUDIT, "detail"))
     planned = {row.key: row for row in plan.partitions}
     found = []
     for group_id, request in requests.items():

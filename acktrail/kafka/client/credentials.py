@@ -8,7 +8,6 @@ trusts, its own certificate and its key.
 from __future__ import annotations
 
 import base64
-import json
 import math
 import re
 import ssl
@@ -23,6 +22,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.text_parsing import parse_json
 
 _TIMEOUT_S: Final = 5.0
 _LARGEST_ANSWER: Final = 1_000_000
@@ -172,7 +172,7 @@ def _request(credentials: ClientCredentials) -> tuple[bytes, dict[str, str]]:
 def _members(body: bytes) -> dict[str, Any]:
     """The members of a JSON object; none where `body` is something else."""
     try:
-        found = json.loads(body)
+        found = parse_json(body)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -12,6 +12,7 @@ from typing import Any, Final
 from kafka.errors import kafka_errors
 
 from acktrail import errors
+from acktrail.text_parsing import parse_toml
 
 NONE: Final = 0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
@@ -116,10 +117,9 @@ class ErrorScope(StrEnum):
 @cache
 def _advice(after: str) -> Mapping[str, str]:
     """What to do by error code: ``unchanged`` has every code after which nothing was changed, ``open`` some others."""
-    import tomllib  # for those who change something
 
     text = files(__package__).joinpath("change_advice.toml").read_text("utf-8")
-    return MappingProxyType(tomllib.loads(text)[after])
+    return MappingProxyType(parse_toml(text)[after])
 
 
 def outcome_of(code: int, scope: ErrorScope) -> Outcome:

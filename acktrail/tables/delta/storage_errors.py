@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from acktrail import errors
 from acktrail.config import forgo_metadata_service, storage_environment
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables
+from acktrail.text_parsing import parse_toml
 from acktrail.text_tables import printable
 
 REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
@@ -53,7 +53,7 @@ class _Cause(NamedTuple):
 
 
 _TEXT: Final = files(__package__).joinpath("storage_errors.toml").read_text(encoding="utf-8")
-_CAUSES: Final = {name: _Cause(**own) for name, own in tomllib.loads(_TEXT).items()}
+_CAUSES: Final = {name: _Cause(**own) for name, own in parse_toml(_TEXT).items()}
 
 
 def needs_newer_release(error: BaseException) -> bool:

@@ -7,7 +7,6 @@ the log. What it finds it takes out of the table at once (``TablePlace.leave_out
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +26,7 @@ from deltalake.exceptions import TableNotFoundError
 from acktrail.errors import AcktrailError, DamagedTables, RetryableError
 from acktrail.tables.delta.storage_errors import advice, storage_failure
 from acktrail.tables.delta.table_root import LOG, STORAGE_ERRORS, TableRoot, files_of
+from acktrail.text_parsing import parse_json
 
 _COMMIT: Final = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT: Final = re.compile(r"^(\d{20})\.checkpoint\..*parquet$")
@@ -187,7 +187,7 @@ def file_sizes(actions: pa.Table) -> dict[str, int]:
 def _added(commit: Path) -> Iterator[str]:
     with contextlib.suppress(FileNotFoundError):  # another writer's checkpoint took its place
         for line in commit.read_bytes().splitlines():  # not of text: names may hold what ends a line there (U+0085)
-            action = json.loads(line).get("add")
+            action = parse_json(line).get("add")
             if action is not None:
                 yield unquote(action["path"])
 
@@ -286,7 +286,7 @@ def _hinted(storage: fs.FileSystem, sizes: Mapping[str, Any], checkpoints: list[
     if "_last_checkpoint" not in sizes:
         return
     try:
-        version = json.loads(_text(storage, f"{LOG}/_last_checkpoint"))["version"]
+        version = parse_json(_text(storage, f"{LOG}/_last_checkpoint"))["version"]
     except (ValueError, KeyError, TypeError):
         return  # readers ignore a broken hint
     if version not in checkpoints:
@@ -301,7 +301,7 @@ def _commit_damage(storage: fs.FileSystem, version: int, sizes: Mapping[str, Any
         return
     try:
         for line in _text(storage, file).encode().splitlines():  # not of text, which U+0085 in a name would end
-            json.loads(line)
+            parse_json(line)
     except ValueError:
         yield Damage(file=file, cause="is no JSON")
 

@@ -22,6 +22,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.bucket import ensure_conditional_put
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation
 from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, data_damage, file_sizes
+from acktrail.text_parsing import parse_json
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
@@ -104,7 +105,7 @@ class TableSnapshot:
         first, numbers, storage = 0, dict[str, int](), self.place.storage()
         if self.place.has("_delta_log/_last_checkpoint"):
             with storage.open_input_stream("_delta_log/_last_checkpoint") as stream:
-                first = json.loads(stream.read())["version"] + 1
+                first = parse_json(stream.read())["version"] + 1
             file = f"_delta_log/{first - 1:020d}.checkpoint.parquet"
             if first > self.version + 1 or not self.place.has(file):
                 return None
@@ -116,7 +117,7 @@ class TableSnapshot:
             lines = self._log_of(version).split(b"\n")
             if lines == [b""]:
                 return None
-            actions = (json.loads(line)["txn"] for line in lines if line.startswith(b'{"txn"'))
+            actions = (parse_json(line)["txn"] for line in lines if line.startswith(b'{"txn"'))
             numbers |= {action["appId"]: action["version"] for action in actions}
         return numbers
 
@@ -190,7 +191,7 @@ class TableSnapshot:
         """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none. OSError: it is no JSON."""
         lines = [line for line in self._log_of(version).split(b"\n") if b'"commitInfo"' in line]
         try:
-            actions = [json.loads(line) for line in lines]
+            actions = [parse_json(line) for line in lines]
         except ValueError as error:
             raise OSError(f"the log of version {version} is no JSON") from error
         return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})

@@ -26,6 +26,7 @@ from acktrail.tables.cluster_check import check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
 from acktrail.tables.records.record_files import extremes
+from acktrail.text_parsing import parse_json
 
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
@@ -147,7 +148,7 @@ def _copy(tables: Tables) -> int:
             hint="bring back the table export_ranges from a copy, or export into another root",
             data={"root": tables.root, "after": after},
         )
-    rows = [{**row, "records_version": n} for n, own in commits.items() for row in json.loads(own.get(RANGES, "[]"))]
+    rows = [{**row, "records_version": n} for n, own in commits.items() for row in parse_json(own.get(RANGES, "[]"))]
     for row in rows:
         row["exported_at"] = dt.datetime.fromisoformat(row["exported_at"])
     if rows:

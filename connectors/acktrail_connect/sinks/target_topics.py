@@ -38,6 +38,7 @@ from acktrail.kafka.client.credentials import token_source
 from acktrail.kafka.client.error_codes import librdkafka_error
 from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail.model.log_positions import Position, SourcePartition
+from acktrail.text_parsing import parse_json
 
 _LOG: Final = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())  # each call raises what matters to it
@@ -365,7 +366,7 @@ class TopicPositions:
     def _own(self, key: bytes | None) -> SourcePartition | None:
         """The source partition of this connector that a key names."""
         try:
-            fields = json.loads(key or b"")
+            fields = parse_json(key or b"")
         except ValueError:
             return None
         is_own = isinstance(fields, list) and len(fields) == 2 and fields[0] == self._connector
@@ -376,7 +377,7 @@ class TopicPositions:
         if record.value is None:
             return None
         try:
-            position = json.loads(record.value)
+            position = parse_json(record.value)
         except ValueError:
             position = None
         if not isinstance(position, int | dict) or isinstance(position, bool):

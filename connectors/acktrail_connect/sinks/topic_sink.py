@@ -18,6 +18,7 @@ import pyarrow as pa
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, RowsRefused
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.log_positions import Position, SourcePartition
+from acktrail.text_parsing import parse_json
 from acktrail_connect import TRANSACTIONAL_IDS
 from acktrail_connect.address_keys import KAFKA_KEYS, kafka_config
 from acktrail_connect.config_def import ConfigDef, keys_in
@@ -122,7 +123,7 @@ class TopicSinkTask(SinkTask):
             return
         if held is None:
             held = self._held[batch.source_partition] = _Held(batch.position)
-        held.position = json.loads(json.dumps(batch.position))
+        held.position = parse_json(json.dumps(batch.position))
         for table, records in by_table.items():
             held.records += records
             held.rows[table] += len(records)

@@ -34,6 +34,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import InputError, LeaseLost, RetryableError
 from acktrail.tables.delta.bucket import Bucket, ensure_conditional_put
 from acktrail.tables.delta.table_root import table_root
+from acktrail.text_parsing import parse_json
 from acktrail.times import now_ms
 from acktrail_connect.contract import LeaseTerms
 
@@ -45,6 +46,8 @@ _PATIENCE: Final = 1.1
 _TRIES: Final = 2
 _LOOKS: Final = 20
 _RENEWALS: Final = 3
+LONGEST_TTL_S: Final = 3_600.0
+"""As ``lease.ttl.ms``: a lease that somebody writes for longer would keep all others away for as long."""
 _UNREADABLE_TTL_S: Final = 60.0
 """Of a lease that something else wrote over: it is taken after that time."""
 _REQUEST_PATIENCE: Final = dt.timedelta(seconds=5)
@@ -79,8 +82,8 @@ class WorkerLease:
         clock: Callable[[], float] = since_boot_s,
         objects: Bucket | None = None,
     ) -> None:
-        if not name or not owner or ttl_s <= 0:
-            raise InputError("a lease has a name, an owner and a time to live", hint="give all three")
+        if not name or not owner or not 0 < ttl_s <= LONGEST_TTL_S:
+            raise InputError("a lease has a name, an owner and a time to live up to an hour", hint="give all three")
         self.name, self.owner, self.ttl_s = name, owner, ttl_s
         self._root, self._folder, self._clock = table_root(config), lease_path(name), clock
         self._objects = objects or Bucket(self._root, patience=_REQUEST_PATIENCE)
@@ -191,10 +194,11 @@ def _owner_and_ttl(data: bytes | None) -> tuple[str, float]:
     if data is None:
         return "", 0.0
     try:
-        found = json.loads(data)
-        return str(found["owner"]), float(found["ttl_s"])
+        found = parse_json(data)
+        owner, ttl_s = str(found["owner"]), float(found["ttl_s"])
     except (ValueError, KeyError, TypeError):
         return "unknown", _UNREADABLE_TTL_S
+    return (owner, ttl_s) if 0 < ttl_s <= LONGEST_TTL_S else ("unknown", _UNREADABLE_TTL_S)
 
 
 def sink_lease(config: TablesConfig, terms: LeaseTerms) -> WorkerLease:

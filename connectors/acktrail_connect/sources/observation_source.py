@@ -9,7 +9,6 @@ each is known. However large a cluster is, its series are bounded, and what has 
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, ClassVar, Final
@@ -21,6 +20,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, Purpose
 from acktrail.model.log_positions import SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.text_parsing import parse_toml
 from acktrail.times import new_run_id
 from acktrail_connect.address_keys import KAFKA_KEYS
 from acktrail_connect.config_def import ConfigDef, keys_in
@@ -33,7 +33,7 @@ _WAIT: Final = "state.wait.ms"
 _STATES: Final = ("Dead", "Empty", "Stable", "Unknown")
 _MOST_SHARE_PARTITIONS: Final = 2_000
 """Series of single share partitions at most; those with the greatest lag come first."""
-_ABOUT: Final = tomllib.loads(files(__package__).joinpath("group_gauges.toml").read_text("utf-8"))
+_ABOUT: Final = parse_toml(files(__package__).joinpath("group_gauges.toml").read_text("utf-8"))
 """What each gauge is about, by its name behind ``kafka_share_group_``."""
 _MOST_GROUPS: Final = 1_000
 """Groups with series of their own at most; those with the greatest known lag come first, then unknown ones."""

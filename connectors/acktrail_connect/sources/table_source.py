@@ -3,7 +3,6 @@ each brought."""
 
 from __future__ import annotations
 
-import json
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from acktrail.tables.connector_tables import schema_of
 from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table
 from acktrail.tables.delta.table_root import table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.text_parsing import parse_json
 from acktrail_connect.address_keys import TABLES_KEYS, tables_config
 from acktrail_connect.config_def import ConfigDef, keys_in
 from acktrail_connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
@@ -225,7 +225,7 @@ def read_commit(place: TablePlace, version: int) -> TableCommit | None:
         with place.storage().open_input_stream(file) as stream:
             content = bytes(stream.read())
     try:
-        actions = [json.loads(line) for line in content.splitlines()]
+        actions = [parse_json(line) for line in content.splitlines()]
     except ValueError:
         raise damaged_table(place.root.shown, place.name, Damage(file=file, cause="is no JSON")) from None
     adds = [action["add"] for action in actions if _changes_rows(action.get("add"))]

@@ -17,6 +17,7 @@ from acktrail.atomic_files import write_whole
 from acktrail.backoff import passing
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.model.log_positions import Position, SourcePartition
+from acktrail.text_parsing import parse_json
 from acktrail_connect.contract import Config, WorkLease
 from acktrail_connect.worker.connector_config import ConnectorPlan
 from acktrail_connect.worker.redaction import Redaction
@@ -80,8 +81,11 @@ class ConfigStore:
 
 def _read(file: Path) -> tuple[str, StoredConnector]:
     try:
-        content = json.loads(file.read_text("utf-8-sig"))
-        return content["name"], StoredConnector(config=content["config"], target=RunState(content["target"]))
+        content = parse_json(file.read_text("utf-8-sig"))
+        name, config = content["name"], content["config"]
+        if not isinstance(name, str) or not isinstance(config, dict):
+            raise TypeError("it has no name, or no configuration")
+        return name, StoredConnector(config=config, target=RunState(content["target"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"{file} is no connector's file: {type(error).__name__}", hint="remove it, or restore it from a backup"

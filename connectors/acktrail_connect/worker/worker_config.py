@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any, Final
 from acktrail.errors import AcktrailError, ConfigurationError, InvalidConfiguration
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.secrets import Providers, resolve_all
+from acktrail.text_parsing import parse_json, parse_toml
 from acktrail_connect.address_keys import KAFKA_KEYS, kafka_config
 from acktrail_connect.config_def import ConfigType, Texts, keys_in, text_of, under
 
@@ -33,7 +32,7 @@ class WorkerConfig:
         """From a file. Raises ConfigurationError when it cannot be read, InvalidConfiguration with all that is wrong in
         it. References to secrets stay in `defaults` as they are; those in the worker's own keys are resolved, relative
         paths from the file's folder."""
-        flat = _flat(_content(file, tomllib.loads, "key = value, texts in quotes"))
+        flat = _flat(_content(file, parse_toml, "key = value, texts in quotes"))
         own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
         config = cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
         files = (file.absolute(), config.file("rest.tls.key"), config.file("config.storage.dir"))
@@ -92,7 +91,7 @@ def connector_file(file: Path) -> tuple[str, dict[str, Any]]:
     """The name and configuration in a JSON file, in either of Connect's forms: ``{"name": ..., "config": {...}}`` or
     the configuration alone. Raises ConfigurationError."""
     form = '{"name": ..., "config": {...}}'
-    content = _content(file, json.loads, form)
+    content = _content(file, parse_json, form)
     config = content.get("config", content) if isinstance(content, dict) else None
     name = content.get("name") if isinstance(content, dict) else None
     if not isinstance(config, dict) or not isinstance(name, str) or not name:

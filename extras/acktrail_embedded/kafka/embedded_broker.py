@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 from acktrail.atomic_files import write_whole
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.text_parsing import parse_json
 from acktrail_embedded.kafka.installation import DEFAULT_VERSION, RELEASES, Installation, install, known_release
 from acktrail_embedded.process.guarded_process import GuardedProcess, is_held
 
@@ -367,7 +368,7 @@ def _write_down(broker: EmbeddedBroker) -> DetachedBroker:
 def find_detached(folder: Path) -> DetachedBroker | None:
     """The broker that runs in `folder`, or None."""
     try:
-        found = DetachedBroker(**json.loads((folder / _STATE).read_text(encoding="utf-8")), folder=folder)
+        found = DetachedBroker(**parse_json((folder / _STATE).read_text(encoding="utf-8")), folder=folder)
     except (OSError, ValueError, TypeError):
         return None
     return found if is_held(folder / _LOCK) else None

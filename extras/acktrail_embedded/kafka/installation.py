@@ -21,6 +21,7 @@ from acktrail import config
 from acktrail.atomic_files import sha256_of
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
 from acktrail.java import find_java
+from acktrail.text_parsing import parse_json
 from acktrail.text_tables import StepLines
 from acktrail_embedded.process.guarded_process import GuardedProcess
 
@@ -119,7 +120,7 @@ def read_lock(version: str) -> JarLock:
     """The committed lock of a release. Raises UnknownName for a release that has none."""
     known_release(version)
     text = files("acktrail_embedded").joinpath("locks", f"kafka-{version}.json").read_text(encoding="utf-8")
-    content = json.loads(text)
+    content = parse_json(text)
     return JarLock(version=content["version"], jars=tuple(Jar(**jar) for jar in content["jars"]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from acktrail.errors import ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import cluster_of, create_for
 from acktrail.tables.delta.store import Tables
+from acktrail.text_parsing import parse_json
 from acktrail.view.wording import counted
 from acktrail_expansion import EXPANSION, EXPANSIONS, FENCES, OBSERVATIONS, POSITIONS, STEP, VERDICTS
 from acktrail_expansion.audit.found_expansions import (
@@ -107,7 +107,7 @@ def _judged(stored: Tables, spark: JobSession, expansions: _Expansions) -> list[
     judging = partial(judge_topics, stored.config, pieces, paths)
     own = pieces_of(topics, lambda topic: sum(each.new_count for each in topic[1]), _PARTITIONS)
     rows = collected_pieces(spark, "judge groups", own, judging, VERDICT_ROWS)
-    return [json.loads(row) for row in rows["row"].to_pylist()]
+    return [parse_json(row) for row in rows["row"].to_pylist()]
 
 
 def _pieces(spans: Mapping[str, tuple[int, int]], sizes: Mapping[str, int], since: int) -> Iterator[list[str]]:

@@ -5,7 +5,6 @@ Looks come out of ``partition_observations``: counts of all topics, and logs of 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.dataclass_json import stored_object
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.tables.delta.store import Tables
@@ -209,9 +209,8 @@ def asked_expansions(tables: Tables) -> frozenset[Change]:
     rows = tables.rows(_AUDIT, _REQUESTS, columns=["plan_id", "attempt", "event", "outcome", "detail"])
     done = {(row["plan_id"], row["attempt"]) for row in rows if row["outcome"] == "done"}
     asked = [row for row in rows if row["event"] == "before_call" and (row["plan_id"], row["attempt"]) in done]
-    return frozenset(
-        (each["topic_id"], each["from"], each["to"]) for each in (json.loads(row["detail"]) for row in asked)
-    )
+    details = (stored_object(row["detail"], _AUDIT, "detail") for row in asked)
+    return frozenset((each["topic_id"], each["from"], each["to"]) for each in details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

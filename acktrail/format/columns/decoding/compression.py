@@ -14,6 +14,9 @@ from acktrail.format.wire.record_batch import Compression
 
 LARGEST_UNPACKED: Final = 256 * 1024 * 1024
 """Bytes of one batch's records, unpacked. A broker's own bound on a batch is 1 MB unless it was raised."""
+_FREE: Final = 32 << 20
+_MOST_TIMES: Final = 250
+"""A batch may unpack to this many times its size, or to ``_FREE`` bytes: 20 kB of zstd can stand for 256 MiB."""
 _PIECE: Final = 1 << 20
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
@@ -23,8 +26,8 @@ _SNAPPY_LONGEST_RUN: Final = 22
 
 def unpacked(compression: Compression, body: bytes, most: int = LARGEST_UNPACKED) -> bytes:
     """The records in `body`, the part of a batch behind its header. Raises MalformedRecord (the data is damaged, cut
-    off, or more than `most` bytes unpacked)."""
-    return _CODECS[compression](body, most)
+    off, more than `most` bytes unpacked, or far more than its size)."""
+    return _CODECS[compression](body, min(most, max(_FREE, _MOST_TIMES * len(body))))
 
 
 def _stream(body: bytes, most: int, *, name: str) -> bytes:

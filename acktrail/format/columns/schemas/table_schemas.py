@@ -9,7 +9,6 @@ acktrail's own clock. Null means not known (never -1).
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from types import MappingProxyType
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from acktrail.branches import package_texts
 from acktrail.errors import ConfigurationError
+from acktrail.text_parsing import parse_toml
 
 STRING: Final = pa.string()
 BINARY: Final = pa.binary()
@@ -83,7 +83,7 @@ def parse_tables(text: str, where: str) -> Mapping[str, pa.Schema]:
           child 0, partition: int32
     """
     try:
-        page, kinds = tomllib.loads(text), dict(_KINDS)
+        page, kinds = parse_toml(text), dict(_KINDS)
         for name, own in page.get("structs", {}).items():
             kinds[name] = pa.struct(_fields(own["fields"], kinds, f"struct {name}"))
         tables = {

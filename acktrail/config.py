@@ -10,6 +10,9 @@ ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage
 ACKTRAIL_PROFILES           file of named profiles (default: acktrail/profiles.toml in the user's configuration folder)
 ACKTRAIL_PROFILE            the profile that the four above come from, instead of their variables
 ACKTRAIL_DAG_PROFILES       the profiles that the DAGs are made for: ``prod-eu,prod-us`` (default: ACKTRAIL_PROFILE)
+ACKTRAIL_DAG_PLACES         ``CONNECTION=TABLES,...``: other clusters that runs of the DAGs may name, with their tables
+ACKTRAIL_DAG_SPARK          ``CONNECTION,...``: Airflow connections to Spark that runs may name
+ACKTRAIL_DAG_FOLDERS        ``FOLDER,...``: folders of the workers in which runs may name files and report folders
 ACKTRAIL_REPORTS            folder the DAGs write their reports to
 ACKTRAIL_REPORTS_KEPT       how many runs keep their report there (default 100)
 ACKTRAIL_DASHBOARD_TOKEN    token that readers of the dashboard must have

@@ -9,7 +9,7 @@ new it is. What was written since the last run can go: up to a minute out of fiv
 `deploy/`): then the DAG copies what is left, and the reconciliation follows it.
 
 **Needs** an Airflow connection `acktrail_kafka` (`airflow connections add acktrail_kafka --conn-type generic
---conn-host HOST:PORT`, client properties as JSON in the extra) and `ACKTRAIL_TABLES` on the workers, or the parameters.
+--conn-host HOST:PORT`, client properties as JSON in the extra) and `ACKTRAIL_TABLES` on the workers.
 
 **When it fails**: the log's last lines say what to do. A run that is tried again, or comes late, continues where the
 tables end: nothing is lost or doubled.
@@ -40,8 +40,7 @@ def make(profile: DagProfile) -> None:
         dagrun_timeout=timedelta(minutes=30),
         params={
             **profile.params(),
-            "kafka_conn_id": parameters.kafka_conn_id(profile.kafka_conn_id),
-            "tables_uri": parameters.tables_uri(),
+            **parameters.place_fields(profile.kafka_conn_id),
         },
     )
     def acktrail_export() -> None:

@@ -4,7 +4,7 @@ Once a day: writes the many small files of the exports again as few, merges the 
 commits, and files that no table has needed for a week. With `keep`, drops state records, history and observations that
 are older, and records in `export_ranges` what was dropped. Exports and reconciliations run meanwhile.
 
-**Needs** `ACKTRAIL_TABLES` on the workers, or the parameter. No broker is asked.
+**Needs** `ACKTRAIL_TABLES` on the workers. No broker is asked.
 
 **When it fails**: the log's last lines say what to do. A run that is tried again does what is left.
 """
@@ -30,7 +30,7 @@ def make(profile: DagProfile) -> None:
         dagrun_timeout=timedelta(hours=6),
         params={
             **profile.params(),
-            "tables_uri": parameters.tables_uri(),
+            **parameters.tables_field(),
             "keep": parameters.text(
                 "Keep",
                 "Drop state records, history and observations older than this: 365d. Empty: keep all.",

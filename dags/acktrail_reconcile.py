@@ -14,7 +14,7 @@ Follows each export. Skips while there is no share group, where nothing changed,
 (`5m`) after the last start; runs once an hour and when triggered by hand in any case.
 
 **Needs** the same connections as `acktrail_export`, Java 17 or later for PySpark, and a folder for the report
-(parameter `report_folder` or `ACKTRAIL_REPORTS`). Empty parameters take the export's values.
+(`ACKTRAIL_REPORTS`). Empty parameters take the export's values.
 
 **When it fails**: the log's last lines say what to do. Clearing `observe` makes a new observation; clearing a later
 task repeats it on the same one.
@@ -45,12 +45,12 @@ def make(profile: DagProfile) -> None:
         dagrun_timeout=timedelta(hours=2),
         params={
             **profile.params(),
-            "kafka_conn_id": parameters.kafka_conn_id(None, empty="Empty: the export's."),
-            "tables_uri": parameters.tables_uri(empty="the export's"),
-            "spark_conn_id": parameters.spark_conn_id(),
+            **parameters.place_fields("the export's", "the export's"),
+            **parameters.spark_field(),
             "report_folder": parameters.text(
                 "Report folder",
-                "Folder for the HTML report. Empty: ACKTRAIL_REPORTS of the worker.",
+                "Folder for the HTML report, below ACKTRAIL_REPORTS of the worker or one of its ACKTRAIL_DAG_FOLDERS. "
+                "Empty: ACKTRAIL_REPORTS.",
                 pattern=parameters.NO_CREDENTIALS,
             ),
         },

@@ -43,7 +43,7 @@ from acktrail.view.wording import in_words
 from acktrail_dags.links import run_address
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text, subject_text
-from acktrail_dags.task_inputs import Place, cluster_at, table_run_id, tables_at, tables_config
+from acktrail_dags.task_inputs import Place, cluster_at, place_of, table_run_id, tables_at
 from acktrail_dags.task_reports import MESSAGE, advice_of, as_airflow_errors, chosen_notifiers
 
 _log: Final = logging.getLogger("acktrail.dags")
@@ -112,6 +112,7 @@ def begin(context: Context) -> str:
 
     Raises:
         InputError: a second person must approve, and the first one is not known.
+        ConfigurationError: the form names a cluster or tables that the deployment does not allow.
         OutcomeUnknown: the run was cleared, and what an earlier plan of it sent is not settled.
     """
     form = context["params"]
@@ -119,7 +120,7 @@ def begin(context: Context) -> str:
     if not name and approval_rule() is ApprovalRule.SECOND_PERSON and not form["dry_run"]:
         hint = "trigger it from Airflow's page or interface, signed in"
         raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
-    tables = tables_config(form["tables_uri"], form.get("profile"))
+    tables = tables_at(place_of(form, form.get("profile"), changes=True))
     earlier: list[dict[str, Any]] = []
     with suppress(NoTables):  # the first plan makes them
         earlier = read_plan_rows(tables, {"run_id": _run_id(context)}, columns=["plan_id"])

@@ -18,6 +18,7 @@ from typing import Any, Final
 from airflow.sdk import Param
 
 from acktrail.config import dag_profiles as profile_names
+from acktrail_dags.allowed_places import allowed_folders, allowed_places, allowed_spark
 
 DEFAULT_KAFKA_CONN_ID: Final = "acktrail_kafka"
 
@@ -54,6 +55,8 @@ STRATEGIES: Final[Mapping[str, tuple[str | None, str]]] = {
     "to-history": ("datetime", "where the group was at a date and time"),
 }
 """Each strategy, the field of the form that holds its value (None: it takes none), and what it means."""
+_OPTIONAL: Final = {"kafka_conn_id": "Kafka connection", "tables_uri": "Tables", "file": "File of offsets"}
+"""Titles of fields that a form only has where the deployment allows something."""
 _COMMAND_OR_OPTION: Final = re.compile(r"`[^`]*`|acktrail [^,;:()]*|--[a-z][a-z-]*")
 _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
 _LONGEST: Final = 64
@@ -113,14 +116,26 @@ def topics(description: str) -> Param:
     return names("Topics", description, _TOPIC)
 
 
-def kafka_conn_id(default: str | None = DEFAULT_KAFKA_CONN_ID, *, empty: str = "") -> Param:
-    """The Airflow connection to a cluster. `empty`: what is used without one."""
-    return text("Kafka connection", f"Airflow connection to the cluster. {empty}", default=default, pattern=_CONN_ID)
+def tables_field(empty: str = "ACKTRAIL_TABLES of the worker") -> dict[str, Param]:
+    """The root of the tables; no field where the deployment allows no other. `empty`: what is used without one."""
+    allowed = [tables for _, tables in allowed_places()]
+    about = f"Folder or object-storage URI, of those that the workers allow. Empty: {empty}."
+    return (
+        {"tables_uri": text(_OPTIONAL["tables_uri"], about, pattern=NO_CREDENTIALS, examples=allowed)}
+        if allowed
+        else {}
+    )
 
 
-def tables_uri(*, empty: str = "ACKTRAIL_TABLES of the worker") -> Param:
-    """The root of the tables. `empty`: what is used without one."""
-    return text("Tables", f"Folder or object-storage URI. Empty: {empty}.", pattern=NO_CREDENTIALS)
+def place_fields(
+    conn_id: str = DEFAULT_KAFKA_CONN_ID, empty: str = "ACKTRAIL_TABLES of the worker"
+) -> dict[str, Param]:
+    """The cluster and its tables; no fields where the deployment allows no others. `conn_id` and `empty`: what is used
+    without them."""
+    allowed = [connection for connection, _ in allowed_places()]
+    about = f"Airflow connection to the cluster, of those that the workers allow. Empty: {conn_id}."
+    found = {"kafka_conn_id": text(_OPTIONAL["kafka_conn_id"], about, pattern=_CONN_ID, examples=allowed)}
+    return {**found, **tables_field(empty)} if allowed else {}
 
 
 def reset_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
@@ -174,12 +189,13 @@ def _partial() -> Param:
 def _values() -> dict[str, Param]:
     moment = "For to-datetime and to-history, with its time zone: 2026-03-01T08:00:00+01:00."
     ago = "For by-duration: the time before now, in ISO 8601, such as PT2H or P1DT30M."
+    file = "For from-file: a CSV in a folder that the workers allow, as kafka-share-groups.sh reads it."
     return {
         "offset": number("Offset", "For to-offset: the offset of the next record to deliver."),
         "shift_by": number("Shift by", "For shift-by: records forward; negative: back.", minimum=-(1 << 63)),
         "datetime": text("Date and time", moment, format="date-time"),
         "duration": text("Duration", ago, pattern=DURATION),
-        "file": text("File of offsets", "For from-file: a CSV on the worker, as kafka-share-groups.sh reads it."),
+        **({"file": text(_OPTIONAL["file"], file, examples=list(allowed_folders()))} if allowed_folders() else {}),
     }
 
 
@@ -190,12 +206,13 @@ def _execution(conn_id: str) -> dict[str, Param]:
             wait_for_empty_s=number("Wait for an empty group", _WAIT, default=0, maximum=_LONGEST_WAIT_S),
             watch_s=number("Watch afterwards", _WATCH, default=5, maximum=_LONGEST_WAIT_S),
         ),
-        **section("Cluster and tables", kafka_conn_id=kafka_conn_id(conn_id), tables_uri=tables_uri()),
+        **section("Cluster and tables", **place_fields(conn_id)),
     }
 
 
 TITLES: Final[Mapping[str, str]] = {
-    name: str(field.schema["title"]) for name, field in {**rollback_form(), **reset_form()}.items()
+    **_OPTIONAL,
+    **{name: str(field.schema["title"]) for name, field in {**rollback_form(), **reset_form()}.items()},
 }
 """What a field of the form of a reset, or of its undo, is called there."""
 
@@ -213,10 +230,12 @@ def in_form_words(text: str) -> str:
     return _COMMAND_OR_OPTION.sub(lambda at: f"“{title}”" if (title := _OPTIONS.get(at[0])) else at[0], text)
 
 
-def spark_conn_id() -> Param:
-    """The Airflow connection to Spark."""
+def spark_field() -> dict[str, Param]:
+    """The Airflow connection to Spark; no field where the deployment allows none."""
     empty = "Empty: ACKTRAIL_SPARK_MASTER of the worker, else two local threads."
-    return text("Spark connection", f"Airflow connection of type spark or spark_connect. {empty}", pattern=_CONN_ID)
+    about = f"Airflow connection of type spark or spark_connect, of those that the workers allow. {empty}"
+    allowed = list(allowed_spark())
+    return {"spark_conn_id": text("Spark connection", about, pattern=_CONN_ID, examples=allowed)} if allowed else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

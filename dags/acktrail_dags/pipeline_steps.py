@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
@@ -101,7 +100,7 @@ def reconcile(target: task_inputs.ReconcileTarget, **context: Unpack[Context]) -
     from acktrail_jobs import api
 
     check = partial(validate_run, Tables(tables_at(target)))
-    master = spark_master(context["params"]["spark_conn_id"])
+    master = spark_master(context["params"].get("spark_conn_id"))
     done = api.reconcile(tables_at(target), target["run_id"], master, with_history=True, then=check)
     counts = dataclasses.asdict(done)
     ran_on = counts.pop("ran_on")
@@ -156,7 +155,7 @@ def _write_report(target: task_inputs.ReconcileTarget) -> tuple[Summary, dict[st
     from acktrail_dashboard.report import publish as publish_report
 
     tables, run_id, brokers = tables_at(target), target["run_id"], cluster_at(target).bootstrap_servers
-    folder, kept = Path(target["report_folder"]), reports_kept()
+    folder, kept = task_inputs.report_folder(target["report_folder"], target["profile"]), reports_kept()
     published = publish_report(tables, run_id, folder, kept=kept, broker=brokers)
     task_reports.show_trouble(published.summary)
     evidence, pack = write_evidence(tables, run_id, folder, kept=kept, broker=brokers)
@@ -174,7 +173,7 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     params = context["params"]
     keep = params["keep"]
     policy = MaintenancePolicy(keep_ms=None if keep is None else duration_ms("keep", keep))
-    tables = task_inputs.tables_config(params["tables_uri"], params.get("profile"))
+    tables = task_inputs.maintained_tables(params)
     report = maintain_tables(tables, policy)
     headers = ("TABLE", "ROWS", "FILES", "FILES AFTER", "ROWS DROPPED", "ROWS MERGED", "FILES REMOVED")
     rows = [

@@ -14,15 +14,16 @@ from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.plan.notices import refusals_among
 from acktrail.change.plan.reset_plan import ResetPlan
-from acktrail.change.request.reset_request import ResetRequest, parse_request
+from acktrail.change.request.reset_request import ResetRequest, StrategyKind, parse_request
 from acktrail.change.undo import undo_offsets, undo_request, undoable
 from acktrail.dataclass_json import from_json_value, to_json_value
 from acktrail.errors import InputError, QualityGateFailed
 from acktrail.times import now_ms
+from acktrail_dags.allowed_places import FOLDERS, allowed_folders, allowed_path
 from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, change_steps, plan_step, stored
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text
-from acktrail_dags.task_inputs import Place, cluster_at, place_of, tables_at, tables_config
+from acktrail_dags.task_inputs import Place, cluster_at, place_of, tables_at
 from acktrail_dags.task_reports import step
 
 _log: Final = logging.getLogger("acktrail.dags")
@@ -50,7 +51,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     """The request that undoes an earlier plan: start offsets only. Fails when that plan changed nothing, or is undone
     already."""
     form, asked_by = context["params"], begin(context)
-    tables = tables_config(form["tables_uri"], form.get("profile"))
+    tables = tables_at(place_of(form, form.get("profile"), changes=True))
     earlier = undoable(load_plan(tables, form["plan_id"]))
     asked = {name: form[name] for name in ("topics", "reason", "allow_moved_on")}
     undo = undo_request(earlier, **asked, requested_by=asked_by)
@@ -122,18 +123,22 @@ def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
     """The one strategy with its value. A value, or a yes, in a field of another strategy is refused."""
     strategy = form["strategy"]
     what, (field, _) = f"{TITLES['strategy']}: {strategy}", STRATEGIES[strategy]
-    others = {name for name, _ in STRATEGIES.values() if name not in (field, None)}
-    if stray := sorted(TITLES[name] for name in others if form[name] or type(form[name]) is int):
+    values = {name: form.get(name) for name, _ in STRATEGIES.values() if name is not None}
+    if stray := sorted(TITLES[name] for name, of in values.items() if name != field and (of or type(of) is int)):
         raise InputError(f"{what} does not take {stray[0]}", hint="leave that field empty")
-    value = None if field is None else form[field]
+    value = None if field is None else values[field]
     if field is not None and value is None:
-        raise InputError(f"{what} needs {TITLES[field]}", hint="fill in that field")
+        is_shown = field != "file" or allowed_folders()
+        hint = "fill in that field" if is_shown else f"the workers allow no folder: {FOLDERS}=FOLDER there does"
+        raise InputError(f"{what} needs {TITLES[field]}", hint=hint)
+    if field == "file":
+        value = allowed_path(TITLES[field], str(value))
     return {strategy: None if value is None else str(value)}
 
 
 def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
     return ResetOrder(
-        **place_of(form, form.get("profile")),
+        **place_of(form, form.get("profile"), changes=True),
         request=to_json_value(request),
         partial=form["partial"],
         wait_for_empty_s=form["wait_for_empty_s"],
@@ -142,7 +147,11 @@ def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
 
 
 def _request(order: ResetOrder) -> ResetRequest:
-    return from_json_value(ResetRequest, order["request"], "request")
+    """The request, which came by XCom: its file is checked again."""
+    found = from_json_value(ResetRequest, order["request"], "request")
+    if found.strategy.kind is StrategyKind.FROM_FILE:
+        allowed_path(TITLES["file"], found.strategy.source or "")
+    return found
 
 
 def chain_reset_tasks(order: Any) -> None:

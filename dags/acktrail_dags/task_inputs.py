@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypedDict
@@ -16,9 +17,17 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from acktrail.config import KafkaConfig, TablesConfig, has_profiles, profiles, reports_folder
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, NotNamed
 from acktrail.secrets import is_secret_name
 from acktrail.text_parsing import parse_json
+from acktrail_dags.allowed_places import (
+    allowed_path,
+    allowed_places,
+    ensure_place,
+    ensure_profile,
+    ensure_spark,
+    is_same,
+)
 from acktrail_dags.parameters import DagProfile, dag_profiles
 
 _log: Final = logging.getLogger("acktrail.dags")
@@ -63,13 +72,23 @@ def export_target(context: Context) -> Target:
 
 def reconcile_target(context: Context) -> ReconcileTarget:
     """What this try of a reconciliation works with: its parameters, else what the newest export that it follows used.
-    Raises ConfigurationError: no tables or no report folder are named."""
+    Raises ConfigurationError: no tables or no report folder are named, or such that the deployment does not allow."""
     params: Mapping[str, Any] = context["params"]
-    chosen = {**_newest_export(context), **{name: params[name] for name in _FROM_EXPORT if params[name] is not None}}
-    folder = params["report_folder"] or _reports_folder(params.get("profile"))
-    if folder is None:
-        raise ConfigurationError("no folder for the report", hint="set the parameter report_folder or ACKTRAIL_REPORTS")
-    return ReconcileTarget(**_target(context, chosen), report_folder=str(folder))
+    asked = {name: params[name] for name in _FROM_EXPORT if params.get(name) is not None}
+    found = _target(context, {**_newest_export(context), **asked})
+    folder = report_folder(params.get("report_folder"), found["profile"])
+    return ReconcileTarget(**found, report_folder=str(folder))
+
+
+def report_folder(named: str | None, profile: str | None) -> Path:
+    """Where a run's report is written: at ACKTRAIL_REPORTS, or in a folder that is `named` and allowed. Raises
+    ConfigurationError: there is none, or it is not allowed."""
+    own = _reports_folder(profile)
+    if named:
+        return allowed_path("Report folder", named, own)
+    if own is None:
+        raise ConfigurationError("no folder for the report", hint="set ACKTRAIL_REPORTS on the workers")
+    return own
 
 
 def followed_export(context: Context) -> str | None:
@@ -98,30 +117,54 @@ def tables_config(uri: str | None, profile: str | None = None) -> TablesConfig:
     is_described = profile is None or has_profiles()
     try:
         found = TablesConfig.from_environment(uri, profile=profile if is_described else None)
-    except ConfigurationError as error:
-        hint = "set the parameter tables_uri or ACKTRAIL_TABLES" if profile is None else error.hint
-        raise ConfigurationError(error.message, hint=hint) from error
+    except NotNamed as error:
+        raise NotNamed(
+            error.message, hint="set ACKTRAIL_TABLES on the workers" if profile is None else error.hint
+        ) from error
     _mask(found.options)
     return found if uri or is_described else replace(found, uri=f"{found.uri.rstrip('/')}/{profile}")
 
 
-def place_of(chosen: Mapping[str, Any], profile: str | None) -> Place:
-    """The cluster and the tables that are `chosen`, else those of `profile`. Raises as ``tables_config``."""
-    return Place(
+def place_of(chosen: Mapping[str, Any], profile: str | None, *, changes: bool = False) -> Place:
+    """The cluster and the tables that are `chosen`, else those of `profile`. Raises as ``tables_config``, and
+    ConfigurationError where the deployment does not allow them (``allowed_places``)."""
+    ensure_profile(profile, tuple(each.name for each in dag_profiles()))
+    place = Place(
         profile=profile,
-        kafka_conn_id=chosen.get("kafka_conn_id") or own_connection(profile),
-        tables_uri=tables_config(chosen.get("tables_uri"), profile).uri,
+        kafka_conn_id=str(chosen.get("kafka_conn_id") or own_connection(profile)),
+        tables_uri=str(chosen.get("tables_uri") or tables_config(None, profile).uri),
     )
+    _ensure_allowed(place, changes=changes)
+    return place
+
+
+def _ensure_allowed(place: Place, *, changes: bool = False) -> None:
+    profile = place.get("profile")
+    ensure_profile(profile, tuple(each.name for each in dag_profiles()))
+    own: str | None = None
+    with suppress(NotNamed):
+        own = tables_config(None, profile).uri
+    ensure_place(place["kafka_conn_id"], place["tables_uri"], (own_connection(profile), own), changes=changes)
 
 
 def tables_at(place: Place) -> TablesConfig:
-    """See ``tables_config``."""
+    """See ``tables_config``. `place` came by XCom: what the deployment does not allow is refused again."""
+    _ensure_allowed(place)
     return tables_config(place["tables_uri"], place.get("profile"))
 
 
 def cluster_at(place: Place) -> KafkaConfig:
-    """See ``kafka_config``."""
+    """See ``kafka_config``. `place` came by XCom: what the deployment does not allow is refused again."""
+    _ensure_allowed(place)
     return kafka_config(place["kafka_conn_id"], place.get("profile"))
+
+
+def maintained_tables(params: Mapping[str, Any]) -> TablesConfig:
+    """The tables of a run that asks no cluster: those of its worker, or some that the deployment allows. Raises as
+    ``place_of``."""
+    profile, uri = params.get("profile"), params.get("tables_uri")
+    named = next((pair for pair in allowed_places() if is_same(pair[1], uri or "")), (None, uri))
+    return tables_at(place_of({"kafka_conn_id": named[0], "tables_uri": uri}, profile))
 
 
 def _reports_folder(profile: str | None) -> Path | None:
@@ -241,11 +284,13 @@ def spark_master(conn_id: str | None) -> str | None:
 
     Types ``spark`` (host: ``local[4]``, ``yarn``, ``spark://host`` or ``k8s://...``, with a port) and ``spark_connect``
     (host and port of a Spark Connect server, login as its user, password as its token, ``use_ssl`` in the extra), as
-    the Spark provider has them. The token is masked in every later log line. Raises ConfigurationError: there is no
-    such connection, it names no host, or asks for a driver on the cluster, from which no result comes back.
+    the Spark provider has them. The token is masked in every later log line. Raises ConfigurationError: the deployment
+    does not allow the connection, there is none, it names no host, or asks for a driver on the cluster, from which no
+    result comes back.
     """
     if conn_id is None:
         return None
+    ensure_spark(conn_id)
     how_to = f"airflow connections add {conn_id} --conn-type spark --conn-host spark://HOST --conn-port 7077"
     found = airflow_connection(conn_id, how_to)
     if found.extra_dejson.get("deploy-mode") == "cluster":

@@ -192,6 +192,17 @@ def test_no_run_in_which_a_task_failed_is_a_success(
             assert ended(dag, {**dict.fromkeys(later, then), fails: "failed"}) == "failed", (fails, then)
 
 
+@pytest.fixture(scope="module")
+def offering(airflow_home: Path) -> dict[str, Any]:
+    """The DAGs where the deployment allows other places: their forms have every field."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in (("PLACES", "staging=/tables"), ("SPARK", "spark_there"), ("FOLDERS", "/offsets")):
+            patched.setenv(f"ACKTRAIL_DAG_{name}", value)
+        return dict(DagBag(dag_folder=DAGS_FOLDER).dags)
+
+
 BAD: dict[str, list[object]] = {
     "kafka_conn_id": ["", "a b", 7, "x'; drop"],
     "tables_uri": ["", " ", "s3://key:secret@bucket/tables", "x" * 1025, ["/tables"]],
@@ -220,18 +231,18 @@ BAD_OF: dict[str, dict[str, list[object]]] = {
 
 
 @pytest.mark.parametrize(("dag_id", "name"), [(dag_id, name) for dag_id in sorted(BAD_OF) for name in BAD_OF[dag_id]])
-def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str) -> None:
+def test_parameters_refuse(offering: dict[str, Any], dag_id: str, name: str) -> None:
     """A value outside a parameter's schema is refused before anything runs."""
     for value in BAD_OF[dag_id][name]:
         with pytest.raises(exceptions.ParamValidationError):
-            dag_bag.dags[dag_id].params.get_param(name).resolve(value)
+            offering[dag_id].params.get_param(name).resolve(value)
 
 
 @pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
-def test_parameters_explain_themselves(dag_bag: Any, dag_id: str) -> None:
+def test_parameters_explain_themselves(offering: dict[str, Any], dag_id: str) -> None:
     """Every parameter has a title, a description and a type, and a default that its own schema accepts."""
-    for name in dag_bag.dags[dag_id].params:
-        found = dag_bag.dags[dag_id].params.get_param(name)
+    for name in offering[dag_id].params:
+        found = offering[dag_id].params.get_param(name)
         assert all((found.description, found.schema["title"], found.schema["type"])), name
         if found.has_value:
             found.resolve()
@@ -260,7 +271,7 @@ Bag = Callable[[str], Any]
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two profiles in a file, the tables of all under one root; a third is wrong, a fourth is in no file."""
-    for name in ("TABLES", "TABLES_OPTIONS", "PROFILE", "DAG_PROFILES", "REPORTS"):
+    for name in ("TABLES", "TABLES_OPTIONS", "PROFILE", "DAG_PROFILES", "REPORTS", "DAG_PLACES"):
         monkeypatch.delenv(f"ACKTRAIL_{name}", raising=False)
     file = tmp_path / "profiles.toml"
     file.write_text(
@@ -314,10 +325,8 @@ def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
             dag.params.get_param("profile").resolve("prod-us" if name == "prod-eu" else "prod-eu")
         assert f"profile:{name}" in dag.tags
         assert f"`acktrail_kafka__{end}`" in dag.doc_md
-        assert dag.params.get("kafka_conn_id") in {None, f"acktrail_kafka__{end}"}
+        assert task_inputs.own_connection(name) == f"acktrail_kafka__{end}"
     for end in ("prod_eu", "prod_us"):
-        for base in ("export", "reset_offsets", "rollback_offsets"):
-            assert found.dags[f"acktrail_{base}__{end}"].params["kafka_conn_id"] == f"acktrail_kafka__{end}"
         export, reconcile = (found.dags[f"acktrail_{base}__{end}"] for base in ("export", "reconcile"))
         published = {asset.name for task in export.tasks for asset in task.outlets}
         awaited = {asset.name for asset in reconcile.timetable.asset_condition.objects}
@@ -333,8 +342,7 @@ def test_profiles_that_are_wrong_have_dags_and_break_none(bag: Bag, monkeypatch:
     found = bag(",".join(names))
     assert found.import_errors == {}
     assert len(found.dags) == len(DAG_IDS) * len(names)
-    exports = [dag for dag_id, dag in found.dags.items() if dag_id.startswith("acktrail_export__")]
-    assert len({dag.params["kafka_conn_id"] for dag in exports}) == len(names)
+    assert len({task_inputs.own_connection(name) for name in names}) == len(names)
     assert sorted(found.dags) == sorted(bag(",".join(reversed(names))).dags)
 
 
@@ -344,9 +352,12 @@ def _target(profile: str | None, **params: Any) -> Any:
     return task_inputs.export_target({"params": form, "ti": task, "dag_run": SimpleNamespace(run_type="manual")})
 
 
-def test_a_scheduled_export_finds_the_tables_of_the_one_before(airflow_home: Path, tmp_path: Path) -> None:
+def test_a_scheduled_export_finds_the_tables_of_the_one_before(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tables that are gone are no new cluster. The first run makes them, and who triggers a run by hand."""
     root = str(tmp_path / "tables")
+    monkeypatch.setenv("ACKTRAIL_DAG_PLACES", f"probe={root}")
     form = {"profile": None, "kafka_conn_id": "probe", "tables_uri": root}
     context = {"params": form, "ti": SimpleNamespace(dag_id="d", run_id="r", try_number=1)}
     for run_type, success in (("scheduled", None), ("manual", datetime.now(UTC))):
@@ -398,6 +409,7 @@ def test_connections_alone_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("ACKTRAIL_TABLES", "s3://bucket/acktrail/")
     monkeypatch.setenv("ACKTRAIL_REPORTS", "/reports")
     assert _target("prod-eu")["tables_uri"] == "s3://bucket/acktrail/prod-eu"
+    monkeypatch.setenv("ACKTRAIL_DAG_PLACES", "acktrail_kafka__prod_eu=/mine")
     assert _target("prod-eu", tables_uri="/mine")["tables_uri"] == "/mine"
     reports_folder = import_module("acktrail_dags.task_inputs")._reports_folder
     assert (reports_folder("prod-eu"), reports_folder(None)) == (Path("/reports/prod-eu"), Path("/reports"))

@@ -276,6 +276,8 @@ def scene(walks: tuple[list[Walk], int], tmp_path_factory: pytest.TempPathFactor
     env = {
         "ACKTRAIL_SETTLE": "5s",
         "ACKTRAIL_SPARK_MASTER": "in-process",
+        "ACKTRAIL_DAG_PLACES": ",".join(f"through_{walk.number}={walk.tables}" for walk in walks[0]),
+        "ACKTRAIL_DAG_FOLDERS": str(walks[0][0].folder),
         "ACKTRAIL_NOTIFIERS": "airflow_local_settings:notifiers",
         "PYTHONPATH": str(home / "config"),
     }

@@ -58,6 +58,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     sent = folder / "messages"
     env = {
         "ACKTRAIL_TABLES": tables.uri,
+        "ACKTRAIL_DAG_SPARK": "spark_here,spark_there,spark_closed",
+        "ACKTRAIL_DAG_FOLDERS": str(tmp_path_factory.getbasetemp()),
         "ACKTRAIL_NOTIFIERS": FACTORY,
         FILE: str(sent),
         "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
@@ -174,10 +176,11 @@ def validated_undo(scene: Scene, plan_id: str) -> Any:
     """The order that a filled-in form of the undo becomes."""
     from acktrail_dags.reset_steps import validate_rollback
 
-    empty = dict.fromkeys(("topics", "reason", "kafka_conn_id"))
-    form = {**empty, "plan_id": plan_id, "tables_uri": scene.tables.uri, "dry_run": False, "allow_moved_on": False}
+    form = {"topics": None, "reason": None, "plan_id": plan_id, "dry_run": False, "allow_moved_on": False}
     ti = SimpleNamespace(dag_id=ROLLBACK, run_id="by-hand", xcom_pull=lambda **_: None)
-    return validate_rollback.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"), ti=ti)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ACKTRAIL_TABLES", scene.tables.uri)
+        return validate_rollback.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"), ti=ti)
 
 
 def forge_a_range(tables: Tables) -> None:

@@ -65,9 +65,13 @@ def target(params: dict[str, Any], *events: SimpleNamespace) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker's, which allows runs to name other places, too."""
     monkeypatch.setenv("ACKTRAIL_TABLES", "/environment")
     monkeypatch.setenv("ACKTRAIL_REPORTS", "/reports")
+    monkeypatch.setenv("ACKTRAIL_DAG_PLACES", f"eu=/eu,other=/other,mine=/mine,acktrail_kafka={tmp_path}")
+    monkeypatch.setenv("ACKTRAIL_DAG_SPARK", "there,nowhere,empty,far")
+    monkeypatch.setenv("ACKTRAIL_DAG_FOLDERS", "/r,/offsets")
 
 
 def test_reconciles_what_was_exported(caplog: pytest.LogCaptureFixture) -> None:
@@ -100,12 +104,11 @@ def test_only_automatic_runs_ask_whether_they_are_due(run_type: str, try_number:
 
 @pytest.mark.parametrize("variable", ["ACKTRAIL_TABLES", "ACKTRAIL_REPORTS"])
 def test_nothing_named_anywhere(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    """Missing tables or a missing report folder fail before anything is read; the hint names both ways to mend it."""
+    """Missing tables or a missing report folder fail before anything is read; the hint names the variable."""
     monkeypatch.delenv(variable)
     with pytest.raises(ConfigurationError) as caught:
         target({})
-    assert variable in caught.value.hint
-    assert "parameter" in caught.value.hint
+    assert f"set {variable} on the workers" in caught.value.hint
 
 
 def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -522,7 +525,8 @@ def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatc
     monkeypatch.setattr("acktrail_dags.change_steps.table_run_id", lambda dag_id, run_id, _: f"{dag_id}-{run_id}")
     tables, plan = TablesConfig(uri=str(tmp_path)), a_plan(a_request())
     api.store_plan(tables, plan, run_id="resets-r1")
-    form = {**FORM, "tables_uri": str(tmp_path), "topics": ["orders"]}
+    monkeypatch.setenv("ACKTRAIL_TABLES", str(tmp_path))
+    form = {**FORM, "topics": ["orders"]}
 
     def begun(run_id: str, answer: object = None) -> Any:
         ti = SimpleNamespace(dag_id="resets", run_id=run_id, xcom_pull=lambda *, task_ids: answer)
@@ -620,9 +624,10 @@ def validated(form: dict[str, Any]) -> Any:
     return reset_steps.validate_reset.function(params=form, dag_run=run, ti=ti)["request"]
 
 
-def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
+def test_messages_name_the_fields_of_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By their titles, also where the rule is one of the command line's: no option of it is in a message."""
-    earliest = {**FORM, "tables_uri": str(tmp_path)}
+    monkeypatch.setenv("ACKTRAIL_TABLES", str(tmp_path))
+    earliest = FORM
     later = {"strategy": "to-history", "datetime": "2999-01-01T00:00:00Z"}
     for form, message in (
         (earliest, "give “Topics” TOPIC[:0,1,2] or “All topics”"),
@@ -630,7 +635,7 @@ def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
         ({**earliest, "all_topics": True, "offset": 0}, "Where to: to-earliest does not take Offset"),
         ({**earliest, "all_topics": True, "strategy": "to-offset"}, "Where to: to-offset needs Offset"),
         (
-            {**earliest, "strategy": "from-file", "file": "f", "all_topics": True},
+            {**earliest, "strategy": "from-file", "file": "/offsets/f", "all_topics": True},
             "“Where to: from-file” names the partitions itself",
         ),
         ({**earliest, "topics": ["orders:0", "orders:0"]}, "“Topics”: orders:0 is named twice"),

@@ -38,12 +38,7 @@ def make(profile: DagProfile) -> None:
             "topic": p.text("Topic", "The topic that gets more partitions.", required=True, pattern=p.TOPIC_NAME),
             "partitions": p.number("Partitions", "How many in all.", required=True, minimum=1, maximum=10_000),
             **p.of_every_change(),
-            **p.section(
-                "Cluster and tables",
-                kafka_conn_id=p.kafka_conn_id(profile.kafka_conn_id),
-                tables_uri=p.tables_uri(),
-                spark_conn_id=p.spark_conn_id(),
-            ),
+            **p.section("Cluster and tables", **p.place_fields(profile.kafka_conn_id), **p.spark_field()),
         },
     )
     def acktrail_expand_topic() -> None:

@@ -40,9 +40,8 @@ def make(profile: DagProfile) -> None:
         params={
             **profile.params(),
             "topics": parameters.names("Topics", "The topics to look at. Empty: all that are not internal."),
-            "kafka_conn_id": parameters.kafka_conn_id(profile.kafka_conn_id),
-            "tables_uri": parameters.tables_uri(),
-            "spark_conn_id": parameters.spark_conn_id(),
+            **parameters.place_fields(profile.kafka_conn_id),
+            **parameters.spark_field(),
         },
     )
     def acktrail_partitions() -> None:

@@ -36,7 +36,7 @@ def audit(target: task_inputs.Target | StoredPlan, **context: Unpack[Context]) -
     from acktrail_expansion.audit.audit_run import audit_expansions
     from acktrail_jobs.engine import jobs_on
 
-    with jobs_on(spark_master(context["params"]["spark_conn_id"])) as spark:
+    with jobs_on(spark_master(context["params"].get("spark_conn_id"))) as spark:
         counts = audit_expansions(tables_at(target), spark)
     return task_reports.hand_over(context, str(target.get("run_id") or target.get("plan_id")), counts)
 
@@ -61,7 +61,7 @@ def plan_expansion(**context: Unpack[Context]) -> StoredPlan:
     from acktrail_expansion.change.expansion_plan import make_plan
 
     form, asked_by = context["params"], begin(context)
-    place = task_inputs.place_of(form, form.get("profile"))
+    place = task_inputs.place_of(form, form.get("profile"), changes=True)
     by = {"created_by": asked_by or account(), "requested_by": asked_by, "reason": form["reason"] or ""}
     with ShareGroupAdmin(cluster_at(place)) as admin:
         plan = make_plan(admin, form["topic"], form["partitions"], **by)

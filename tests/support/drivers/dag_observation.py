@@ -28,5 +28,7 @@ def observe_by_task(kafka: KafkaConfig, tables: TablesConfig) -> None:
     root = logging.getLogger()
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("AIRFLOW_CONN_OWN", json.dumps(connection))
+        patched.setenv("ACKTRAIL_DAG_PLACES", f"own={tables.uri}")
+        patched.setenv("ACKTRAIL_DAG_FOLDERS", tables.uri)
         patched.setattr(root, "handlers", [*root.handlers])  # Airflow would log to stdout, which others read
         pipeline_steps.observe.function(**context)

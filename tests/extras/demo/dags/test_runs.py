@@ -52,12 +52,21 @@ def exported(own_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(autouse=True)
-def connected(own_broker: EmbeddedBroker, airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection that the DAGs name by default, and a notifier."""
+def connected(
+    own_broker: EmbeddedBroker,
+    exported: TablesConfig,
+    airflow_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection that the DAGs name by default, places that runs may name, and a notifier."""
     connection = {"conn_type": "generic", "host": own_broker.bootstrap_servers}
     monkeypatch.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA", json.dumps(connection))
     for name in ("ACKTRAIL_TABLES", "ACKTRAIL_REPORTS", "ACKTRAIL_TABLES_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
+    tables = (exported.uri, f"{tmp_path}/tables")
+    monkeypatch.setenv("ACKTRAIL_DAG_PLACES", ",".join(f"acktrail_kafka={uri}" for uri in tables))
+    monkeypatch.setenv("ACKTRAIL_DAG_FOLDERS", str(tmp_path))
     monkeypatch.setenv("ACKTRAIL_NOTIFIERS", FACTORY)
     monkeypatch.setenv(FILE, str(tmp_path / "messages"))
 

@@ -43,9 +43,10 @@ def test_a_person_comes_before_an_expansion_and_a_wait_after_it(dag_bag: Any) ->
     assert all("audit" in task.upstream_task_ids for task in looks.leaves)
 
 
-def test_what_is_allowed_is_in_the_request_of_a_reset(tmp_path: Path) -> None:
+def test_what_is_allowed_is_in_the_request_of_a_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is filled in is in the request; what is empty is not asked for."""
-    form = {**FORM, "tables_uri": str(tmp_path), "topics": ["orders"]}
+    monkeypatch.setenv("ACKTRAIL_TABLES", str(tmp_path))
+    form = {**FORM, "topics": ["orders"]}
     assert validated({**form, "allow": ["order_broken"]})["allow"] == ["order_broken"]
     assert validated(form)["allow"] == []
 
@@ -96,10 +97,11 @@ def test_lost_request_fails_the_run_until_it_is_settled(
         for steps in (change_steps, expansion_steps):
             monkeypatch.setattr(steps, "cluster_at", lambda _: network.config())
         Workload(broker.config()).create_topic("lost-request", 1)
-        form = {"topic": "lost-request", "partitions": 3, "dry_run": False, "reason": None, "kafka_conn_id": None}
+        monkeypatch.setenv("ACKTRAIL_TABLES", str(tmp_path))
+        form = {"topic": "lost-request", "partitions": 3, "dry_run": False, "reason": None}
         answers: dict[str, Any] = {}
         context: Any = {
-            "params": {**form, "tables_uri": str(tmp_path)},
+            "params": form,
             "dag_run": SimpleNamespace(triggering_user_name="ann"),
             "ti": SimpleNamespace(dag_id=EXPAND, run_id="r1", xcom_pull=lambda *, task_ids: answers.get(task_ids)),
         }

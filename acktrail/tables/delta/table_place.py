@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ _COMMIT: Final = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT: Final = re.compile(r"^(\d{20})\.checkpoint\..*parquet$")
 _NAMED: Final = re.compile(r"(?:chunk=\d+/)?[\w.-]{1,120}\.parquet|\d{20}\.json")
 """Files whose names the writer of tables makes: they hold nothing secret."""
+_OUTSIDE: Final = re.compile(r"(?:^|/)\.\.(?:/|$)|^/")
+"""In names that lead out of a table's folder."""
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+"""What an address begins with. Delta allows them for clones."""
+_LIES_OUTSIDE: Final = "lies outside the table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +79,30 @@ class TablePlace:
     def has(self, file: str) -> bool:
         return bool(self.storage().get_file_info(file).type == fs.FileType.File)
 
+    def outside(self, paths: Iterable[str]) -> list[str]:
+        """Those of the log's names of data files that lead out of the table: by the name, or by a link in a folder of
+        this machine."""
+        names = {path: unquote(path) if "%" in path else path for path in paths}
+        found = [path for path, name in names.items() if _OUTSIDE.search(name) or _ADDRESS.match(path)]
+        return found if found or not self.root.is_local else list(_linked_away(self.uri, names))
+
+    def ensure_inside(self, paths: Iterable[str]) -> None:
+        """Raise DamagedTables: a data file lies outside the table. Who can write the log must not choose what is read
+        with another account's rights."""
+        if found := self.outside(paths):
+            damage = Damage(file=found[0], cause=_LIES_OUTSIDE)
+            error = damaged_table(self.root.shown, self.name, damage, more=len(found) - 1)
+            error.hint = "see who else can write to the tables, and restore this one from a copy"
+            raise error
+
     def damage(self) -> list[Damage]:
         """Everything that is wrong with the table's log; where that can be read, with its list of data files."""
         storage = self.storage()
         found = list(log_damage(storage))
         try:
-            return found or list(data_damage(storage, self._sizes()))
+            sizes = {} if found else self._sizes()
+            found += [Damage(file=path, cause=_LIES_OUTSIDE) for path in self.outside(sizes)]
+            return found or list(data_damage(storage, sizes))
         except TableNotFoundError:
             return self.lost_log()
 
@@ -91,7 +115,7 @@ class TablePlace:
         """Data files with a row that cannot be read, beside those that are `known`; every file is read to its end, one
         that fails twice. None where the log is damaged. Raises RetryableError: the second time it could be read."""
         files = {each.file for each in known}
-        if any(file.startswith(LOG) for file in files):
+        if any(each.is_of_log or each.cause == _LIES_OUTSIDE for each in known):
             return []
         try:
             sizes = self._sizes()
@@ -144,9 +168,11 @@ class TablePlace:
 
     def leave_out(self, files: Iterable[str]) -> None:
         """Make a version of the table without data files that are missing or cannot be read; these are kept beside the
-        others under a longer name."""
-        storage = self.storage()
-        for file in files:
+        others under a longer name. Raises DamagedTables: one lies outside the table. acktrail never writes such a
+        name, so that a person decides which commits still count."""
+        storage, gone = self.storage(), [*files]
+        self.ensure_inside(gone)
+        for file in gone:
             self._set_aside(storage, file)
         table = self.open()
         table.repair(dry_run=False)
@@ -190,6 +216,21 @@ def _added(commit: Path) -> Iterator[str]:
             action = parse_json(line).get("add")
             if action is not None:
                 yield unquote(action["path"])
+
+
+def _linked_away(folder: str, names: Mapping[str, str]) -> Iterator[str]:
+    """The paths whose names lead out of `folder` by a link."""
+    own = os.path.realpath(folder)
+    by_folder: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for path, name in names.items():
+        by_folder[os.path.dirname(name)].append((os.path.basename(name), path))
+    for inner, files in by_folder.items():
+        real = os.path.realpath(os.path.join(own, inner))
+        is_away = os.path.commonpath([own, real]) != own
+        links = set() if is_away or not os.path.isdir(real) else {e.name for e in os.scandir(real) if e.is_symlink()}
+        for name, path in files:
+            if is_away or (name in links and os.path.commonpath([own, os.path.realpath(f"{real}/{name}")]) != own):
+                yield path
 
 
 def _sync(path: Path) -> None:

@@ -58,6 +58,7 @@ class TableSnapshot:
         self._newest: tuple[object, ...] | None = None
         self._asked = (-1, 0)
         self._numbers: dict[str, int] | None = None
+        self._checked = -1
         if place.root.is_local:
             self.remember()
 
@@ -246,6 +247,8 @@ class TableSnapshot:
     def dataset(self) -> ds.Dataset:
         """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
         Columns have the storage's types: read through ``read`` or ``batches`` for the schema's."""
+        if self._checked != self.version:
+            self._actions()
         with self.place.translated():
             return self.delta.to_pyarrow_dataset(filesystem=self.place.storage() if self.is_local else None)
 
@@ -306,8 +309,13 @@ class TableSnapshot:
             yield from scanner.to_batches()
 
     def _actions(self) -> pa.Table:
+        """The log's row about each data file. Raises DamagedTables: one lies outside the table."""
         with self.place.translated():
-            return pa.table(self.delta.get_add_actions(flatten=True))
+            actions, version = pa.table(self.delta.get_add_actions(flatten=True)), self.version
+            if self._checked != version:
+                self.place.ensure_inside(actions["path"].to_pylist())
+                self._checked = version
+        return actions
 
 
 def opened(place: TablePlace, version: int | None = None) -> TableSnapshot | None:

@@ -216,6 +216,7 @@ def _vacuum(snapshot: TableSnapshot, hours: int, *, execute: bool) -> int:
         there = {info.path.removeprefix("/") for info in files_of(snapshot.place.storage())}
         is_full = not any(path.endswith(".damaged") for path in there)
         named = snapshot.delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=is_full)
+        snapshot.place.ensure_inside(named)
         found = there.intersection(named)  # it names those that are gone already, too
         if found and execute:
             snapshot.delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=is_full)

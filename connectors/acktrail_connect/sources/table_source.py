@@ -235,6 +235,7 @@ def read_commit(place: TablePlace, version: int) -> TableCommit | None:
             hint="set delta.enableDeletionVectors=false on the table, and move the position past this version",
             data={"table": place.name, "version": version},
         )
+    place.ensure_inside(add["path"] for add in adds)
     return TableCommit(
         version=version,
         added=tuple(

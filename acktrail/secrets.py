@@ -33,10 +33,12 @@ _FILE: Final = "file"
 _PROVIDERS: Final = (_ENV, _FILE)
 _SYNTAX: Final = "write ${env:NAME}, ${file:PATH} or ${file:PATH:KEY}"
 _LARGEST_FILE: Final = 1 << 20
-_SECRET_WORDS: Final = (
-    *("password", "passwd", "secret", "token", "jaas", "credential", "access_key", "account_key", "sas_key"),
-    *("key.pem", "keystore.key", "oauthbearer.config", "authorization"),
+_SECRET: Final = re.compile(
+    r"passwd|password|passphrase|secret|token|jaas|credential|authorization|webhook|proxy[._-]?url|default[._-]headers"
+    r"|(access|account|api|customer|encryption|master|private|sas|shared|signing)[._-]?key"
+    r"|key\.pem|keystore\.key|oauthbearer\.config|(^|[._-])(pass|pwd)$"
 )
+"""In names of Kafka's clients, of object storages as obstore has them, and of what plug-ins connect to."""
 _SAYS_WHERE: Final = (".url", ".uri", ".id", ".location", ".file", ".path", ".ms", ".seconds")
 """Ends of names that hold no secret although a word in them sounds so: ``sasl.oauthbearer.token.endpoint.url``."""
 
@@ -207,7 +209,7 @@ def is_secret_name(name: str) -> bool:
     (True, False)
     """
     lower = name.lower()
-    return any(word in lower for word in _SECRET_WORDS) and not lower.endswith(_SAYS_WHERE)
+    return _SECRET.search(lower) is not None and ("proxy" in lower or not lower.endswith(_SAYS_WHERE))
 
 
 HIDDEN: Final = "[hidden]"

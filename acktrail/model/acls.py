@@ -20,12 +20,15 @@ Names = Sequence[str]
 
 
 class Purpose(StrEnum):
-    """What the ACLs are for: export and observation; only observation; reset of start offsets. Branches have others
-    (`purposes`)."""
+    """What the ACLs are for: export and observation; only observation; reset of start offsets; deletions of groups or
+    of their offsets; configurations of groups. Branches have others (`purposes`)."""
 
     EXPORT = "export"
     OFFSETS = "offsets"
     RESET = "reset"
+    DELETE_GROUPS = "delete-groups"
+    DELETE_OFFSETS = "delete-offsets"
+    GROUP_CONFIGS = "group-configs"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,8 +64,9 @@ def _wanted() -> Mapping[str, WantedAcls]:
 def needed(purpose: str, groups: Sequence[str] = (), topics: Sequence[str] = ()) -> tuple[Acl, ...]:
     """The fewest ACLs for `purpose` on these groups and topics; none named: on all of them.
 
-    In Kafka READ, WRITE and ALTER imply DESCRIBE. An export lists and describes; a reset sends AlterShareGroupOffsets
-    (READ on group and topic) and looks into the state topic. Raises KeyError: nothing is known of `purpose`."""
+    In Kafka READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. An export lists
+    and describes; a reset sends AlterShareGroupOffsets (READ on group and topic) and looks into the state topic. Raises
+    KeyError: nothing is known of `purpose`."""
     wanted = _wanted()[purpose](tuple(groups) or (ALL,), tuple(topics) or (ALL,))
     covered = {(acl.operation, acl.kind) for acl in wanted if acl.name == ALL}
     return tuple(acl for acl in wanted if acl.name == ALL or (acl.operation, acl.kind) not in covered)
@@ -87,10 +91,23 @@ def reset(groups: Names, topics: Names) -> list[Acl]:
     return [*each("READ", "group", groups), *each("READ", "topic", [*topics, STATE_TOPIC])]
 
 
+def _deletion(groups: Names, topics: list[Acl]) -> list[Acl]:
+    """A deletion that says what it loses, and where the group would begin again."""
+    own = [*each("DELETE", "group", groups), *each("DESCRIBE_CONFIGS", "group", groups)]
+    return [*own, *topics, Acl("READ", "topic", STATE_TOPIC)]
+
+
+def _configs(groups: Names, _topics: Names) -> list[Acl]:
+    return [*each("DESCRIBE", "group", groups), *each("ALTER_CONFIGS", "group", groups)]
+
+
 _WANTED: Final[Mapping[str, WantedAcls]] = {
     Purpose.EXPORT: lambda groups, topics: [Acl("READ", "topic", STATE_TOPIC), *_offsets(groups, topics)],
     Purpose.OFFSETS: lambda groups, topics: _offsets(groups, [*topics, STATE_TOPIC]),
     Purpose.RESET: reset,
+    Purpose.DELETE_GROUPS: lambda groups, topics: _deletion(groups, each("DESCRIBE", "topic", topics)),
+    Purpose.DELETE_OFFSETS: lambda groups, topics: _deletion(groups, each("READ", "topic", topics)),
+    Purpose.GROUP_CONFIGS: _configs,
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from change.world import World
 from confluent_kafka import KafkaException, ShareConsumer
+from drivers.command_line import run
 from drivers.rights import GROUP, doctor, grant, missing, run_by_kafkas_tool, without
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka_messages import read_state
@@ -35,6 +36,7 @@ __all__ = ["doctor"]
 
 TOPIC: Final = "of-the-fewest-acls"
 USER: Final = "fewest"
+LOCK: Final = "share.record.lock.duration.ms"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,6 +107,66 @@ def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
             assert [notice for notice in world.plan(**asked)["notices"] if notice["severity"] == "refusal"], acl
     world.execute(plan := world.plan(**asked))
     assert [row["status"][:2] for row in world.verify(plan)] == ["OK"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("purpose", [Purpose.DELETE_GROUPS, Purpose.DELETE_OFFSETS])
+def test_the_acls_of_a_deletion_are_enough_and_none_is_too_much(
+    purpose: Purpose, guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path
+) -> None:
+    """With them a deletion is planned without a doubt, carried out, and verified in the state topic; without any one
+    the plan refuses, or knows less."""
+    group = topic = f"of-{purpose}"
+    guarded_workload.create_topic(topic)
+    guarded_workload.produce(topic, 3)
+    guarded_workload.acknowledge(group, topic, 2)
+    user, topics = "fewest", [topic] if purpose is Purpose.DELETE_OFFSETS else []
+    config, acls = guarded.config(user), needed(purpose, [group], [topic])
+    grant(guarded_workload, user, acls)
+    with ShareGroupAdmin(config) as admin:
+        until(lambda: not missing(admin, acls), what="every ACL")
+    world = World.at(config, tmp_path)
+
+    def known() -> tuple[list[tuple[str, str]], Any]:
+        plan = world.plan_deletion([group], topics)
+        notices = [(each["rule"], each["text"]) for each in plan["notices"]]
+        return sorted(notices), [(row["topic"], row["start_offset"], row["state"]) for row in plan["partitions"]]
+
+    whole = known()
+    for acl in acls:
+        with without(guarded_workload, user, config, acl, acls):
+            assert known() != whole, acl
+    plan = world.plan_deletion([group], topics)
+    assert refusals(plan) == set()
+    assert {row["status"] for row in world.execute_change(plan).partitions} == {"OK"}
+
+
+@pytest.mark.slow
+def test_the_acls_of_configurations_are_enough_and_none_is_too_much(
+    guarded: GuardedBroker, guarded_workload: Workload, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With them a configuration is set and shows; without any one nothing is sent."""
+    guarded_workload.create_topic(group := "of-configs")
+    guarded_workload.produce(group, 1)
+    guarded_workload.acknowledge(group, group, 1)
+    config, acls = guarded.config(USER), needed(Purpose.GROUP_CONFIGS, [group])
+    grant(guarded_workload, USER, acls)
+    client = tmp_path / "client.properties"
+    client.write_text("".join(f"{key}={value}\n" for key, value in config.properties.items()))
+    place = ("--bootstrap-server", guarded.bootstrap_servers, "--client-config", client)
+
+    def changed(lock_ms: str) -> int:
+        words = ("--group", group, f"{LOCK}={lock_ms}", "--execute", "--tables", tmp_path / "tables")
+        return run(capsys, "groups", "config", "set", *words, *place).code
+
+    with ShareGroupAdmin(config) as admin:
+        until(lambda: not missing(admin, acls), what="every ACL")
+        for acl in acls:
+            with without(guarded_workload, USER, config, acl, acls):
+                assert changed("20000") != 0, acl
+        assert changed("20000") == 0
+        (found,) = admin.group_configs([group])
+    assert (found.configs or {})[LOCK] == "20000"
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@ set it after Kafka lost a log. Every plug-in's reference says in words what is v
 
 from __future__ import annotations
 
-import re
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
@@ -24,7 +23,7 @@ from state_topics.lost_logs import export_state, lose, renew, write
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.model.acls import Acl, purposes
+from acktrail.model.acls import Acl
 from acktrail.secrets import Providers
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.config_def import reference
@@ -131,13 +130,6 @@ def test_every_source_is_tried() -> None:
     registered = entry_points(group="acktrail.connect.sources")
     named = {each.name for each in registered if each.value.startswith("acktrail_connect.")}
     assert named == {*SOURCES, "DeltaTableSource"}
-
-
-def test_the_page_names_the_purposes_of_connectors() -> None:
-    """As `doctor --acls` takes them, whichever branch has them."""
-    page = (Path(__file__).parents[3] / "docs/security.md").read_text("utf-8")
-    named = re.findall(r"^\| `([a-z-]+)` \(`", page, re.MULTILINE)
-    assert {*named, "export", "reset", "migration", "expansion"} == {*purposes()}
 
 
 @pytest.mark.parametrize("name", SOURCES)

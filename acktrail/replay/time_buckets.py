@@ -65,6 +65,7 @@ RATE_INPUTS: Final = tuple(name for name in CHANGE_COLUMNS.names if name not in 
 """The columns of ``DELIVERY_HISTORY`` that counting needs."""
 _WIDE: Final = pa.decimal128(38, 0)
 """State records can name any offset: sums of offset ranges do not overflow here."""
+_PARTS: Final = pa.schema([*(RATES.field(name) for name in _KEY), *((name, _WIDE) for name in COUNTS)])
 _INT64: Final = pa.decimal128(19, 0)
 _MUCH: Final = 1 << 20
 """Sums of the shorter ranges of one piece do not overflow int64."""
@@ -84,13 +85,20 @@ def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
     passed &= are_equal(rows["before_standing"], _Kind.UNRECORDED) | was_open
     counted = rows.append_column("recorded", pa.array(recorded)).filter(pa.array(recorded | passed))
     first, last = counted["first_offset"], pc.fill_null(counted["last_offset"], _MOST)
-    wide = _INT64 if (last.to_numpy() - first.to_numpy().astype(np.float64) >= _MUCH).any() else INT64
-    weights, factors = pc.add(pc.subtract(last.cast(wide), first.cast(wide)), 1), _factors(counted)
-    counts = [pc.multiply(weights, pa.array(factors[name].astype(np.int32))) for name in COUNTS]
     times = counted["record_timestamp_ms"]
     near = pc.multiply(pc.divide(times, every_ms), every_ms)  # divides towards zero
     begins = pc.if_else(pc.greater(near, times), pc.subtract(near, every_ms), near)
-    return _added(pa.table([*(counted[name] for name in _KEY[:3]), begins, *counts], [*_KEY, *COUNTS]))
+    keys = pa.table([*(counted[name] for name in _KEY[:3]), begins], _KEY)
+    factors = _factors(counted)
+    if (last.to_numpy() - first.to_numpy().astype(np.float64) >= _MUCH).any():
+        lengths = pc.add(pc.subtract(last.cast(_INT64), first.cast(_INT64)), 1)
+        counts = [pc.multiply(lengths, pa.array(factors[name].astype(np.int32))) for name in COUNTS]
+        return _added(pa.table([*keys.columns, *counts], _PARTS.names))
+    # rows of one key lie side by side, mostly: few are left
+    heads = np.flatnonzero(np.diff(key_codes(keys.columns), prepend=-1))
+    lengths, keys = last.to_numpy() - first.to_numpy() + 1, keys.take(pa.array(heads))
+    counts = [pa.array(np.add.reduceat(lengths * factors[name], heads)) for name in COUNTS]
+    return pa.table([*keys.columns, *counts], _PARTS.names).cast(_PARTS)
 
 
 def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
@@ -140,8 +148,7 @@ def _added(rows: pa.Table) -> pa.Table:
     added = sums.aggregate([(name, "sum") for name in COUNTS]).sort_by("code")
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     keys = rows.select(_KEY).take(pa.array(first))
-    columns = [*(keys[n].cast(RATES.field(n).type) for n in _KEY), *(added[f"{n}_sum"].cast(_WIDE) for n in COUNTS)]
-    return pa.table(columns, [*_KEY, *COUNTS])
+    return pa.table([*keys.columns, *(added[f"{n}_sum"] for n in COUNTS)], _PARTS.names).cast(_PARTS)
 
 
 def added_buckets(parts: pa.Table) -> pa.Table:

@@ -89,14 +89,18 @@ def first_matches(rows: pa.Table, among: pa.Table, key: Sequence[str] = KEY_COLU
 
 def are_equal(texts: pa.ChunkedArray, text: str) -> BoolArray:
     """Which rows are `text`. Of a dictionary, each text is compared once."""
-    found = [
-        pc.equal(chunk.dictionary, text).take(chunk.indices)
-        if pa.types.is_dictionary(texts.type)
-        else pc.equal(chunk, text)
-        for chunk in texts.chunks
-    ]
-    mask: BoolArray = pc.fill_null(pa.chunked_array(found, pa.bool_()), fill_value=False).to_numpy()
-    return mask
+    found = [np.zeros(0, np.bool_), *(_are_equal(chunk, text) for chunk in texts.chunks)]
+    return np.concatenate(found)
+
+
+def _are_equal(texts: pa.Array, text: str) -> BoolArray:
+    is_dictionary = pa.types.is_dictionary(texts.type)
+    known = pc.fill_null(pc.equal(texts.dictionary if is_dictionary else texts, text), fill_value=False)
+    mask: BoolArray = known.to_numpy(zero_copy_only=False)
+    if not is_dictionary:
+        return mask
+    equal: BoolArray = np.append(mask, False)[pc.fill_null(texts.indices, len(mask)).to_numpy()]
+    return equal
 
 
 def coordinator_keys(rows: pa.Table | pa.RecordBatch) -> pa.Array:

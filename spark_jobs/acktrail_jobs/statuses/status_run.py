@@ -191,7 +191,7 @@ def _pieces(
     tables: Tables, begins: Mapping[int, int], ends: Mapping[int, int], paths: Sequence[str]
 ) -> Iterator[pa.Table]:
     none = no_record_offsets(tables)
-    for batch in tables.file_batches(CHANGES, paths, columns=_INPUTS, dictionaries=_TEXTS):
+    for batch in tables.file_batches(CHANGES, paths, columns=_INPUTS, sparing=True, dictionaries=_TEXTS):
         own = pa.Table.from_batches([rows_between(batch, begins, ends, "record_offset")])
         yield partial_rates(changes_of_records(own, none), _EVER)
 

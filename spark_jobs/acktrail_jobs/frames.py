@@ -13,6 +13,7 @@ it, and so is in no plan and no log.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROWS_AT_ONCE: Final = 65_536
+_C: Final = ctypes.CDLL(None)
 RowsOf = Callable[[Any], Iterator[pa.Table]]
 """The rows that an executor makes of a piece."""
 
@@ -67,11 +69,15 @@ def in_process() -> JobSession:
 def frame_of(spark: JobSession, pieces: Sequence[Any], rows_of: RowsOf, schema: pa.Schema) -> DataFrame:
     """The rows that `rows_of` makes of all `pieces`, in the columns of `schema`: one Spark partition a piece."""
 
+    def batches_of(piece: Any) -> Iterator[pa.RecordBatch]:
+        for rows in rows_of(piece):
+            yield from rows.cast(schema).to_batches(max_chunksize=_ROWS_AT_ONCE)
+
     def made(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for rows in rows_of(pieces[number]):
-                    yield from rows.cast(schema).to_batches(max_chunksize=_ROWS_AT_ONCE)
+                yield from batches_of(pieces[number])
+                release_memory()
 
     numbers = spark.session.range(len(pieces), numPartitions=max(1, len(pieces)))
     return numbers.mapInArrow(made, columns_of(spark, schema))
@@ -88,6 +94,7 @@ def columns_of(spark: JobSession, schema: pa.Schema) -> Any:
 
 def collected(spark: JobSession, name: str, frame: DataFrame, schema: pa.Schema) -> pa.Table:
     """The rows of a frame. `name`: what the job does, as a user of Spark reads it."""
+    release_memory()
     with _described(spark, name):
         return frame.toArrow().cast(schema)
 
@@ -118,6 +125,13 @@ def rows_in(found: pa.Table, name: str) -> pa.Table:
     kind = found.schema.field(name).type.value_type
     rows = pc.list_flatten(found[name]).combine_chunks()
     return pa.Table.from_struct_array(rows) if len(rows) else pa.schema(kind.fields).empty_table()
+
+
+def release_memory() -> None:
+    """Give the system what Arrow and numpy keep for later: this process waits now, and others need memory."""
+    pa.default_memory_pool().release_unused()
+    if trim := getattr(_C, "malloc_trim", None):  # only glibc keeps that much, and has it
+        trim(0)
 
 
 @contextmanager

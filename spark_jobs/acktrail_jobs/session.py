@@ -53,7 +53,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
 CONNECT: Final = "sc://"
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
-_JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
+_JAVA_OPTIONS: Final = (
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"'),
+    *("-XX:-ShrinkHeapInSteps", "-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40"),
+)
 _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import COUNTED, LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.replay.time_buckets import newest_windows
+from acktrail_jobs.statuses import status_rows
 from acktrail_jobs.statuses.status_rules import CONTEXT, judge_windows
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
@@ -238,7 +240,7 @@ def test_unknown_observations_are_passed_over() -> None:
     assert lag.reason == "4,000 unfinished, 4 11 min ago: the consumers do not keep up; 1 member"
 
 
-def test_many_windows_are_judged_at_once() -> None:
+def test_many_windows_are_judged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of any length side by side: each row is what it is alone, without rows there are none."""
     assert judge_windows(pa.array([], STATUS_WINDOW), CONTEXT.empty_table()).num_rows == 0
     windows = [[seen(5, 9)], [seen(5, 9), seen(5, 12), seen(5, 15)], [seen(9, 9)] * LONGEST, [seen(1, 9, archived=2)]]
@@ -249,6 +251,8 @@ def test_many_windows_are_judged_at_once() -> None:
     found = judge_windows(held, context).to_pylist()
     alone = [judged(*window, members=n) for n, window in enumerate(windows)]
     assert [(row["status"], row["reason"]) for row in found] == [(each.status, each.reason) for each in alone]
+    monkeypatch.setattr(status_rows, "_ROWS_AT_ONCE", 3)
+    assert status_rows.judge_in_slices(held, context).to_pylist() == found
     newest = pa.array([seen(9, 9, at=WINDOW // 2)] * 5, STATUS_WINDOW.value_type)
     kept = newest_windows(pa.concat_arrays([held, pa.array([None], STATUS_WINDOW)]), newest)
     assert [len(row) for row in kept.to_pylist()] == [2, 4, LONGEST, 2, 1]

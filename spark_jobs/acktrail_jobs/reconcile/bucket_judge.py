@@ -15,7 +15,7 @@ from acktrail.history.saved_states import REPLAY, with_cluster
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.delta_log_writer import WRITTEN_FILES, write_data_file
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.frames import list_columns, one_row
+from acktrail_jobs.frames import list_columns, one_row, release_memory
 from acktrail_jobs.reconcile.findings import (
     PLACES,
     places_of,
@@ -51,23 +51,28 @@ class BucketJudge:
         """Gives a row of ``JUDGED``; the files are of the tables `wanted`. Raises as ``Tables`` does."""
 
         def judged_and_written(_bucket: Any, saved: pa.Table, shares: pa.Table) -> pa.Table:
-            states, verdicts = self._judged(saved, shares)
-            broken = share_partition_findings(verdicts, self.run.observation, self.settled)
-            own = {
-                "share_partition_states": states.select(SHARE_PARTITION_STATES.names).sort_by(_KEY),
-                "reconciliations": with_critical_findings(verdicts.select(RECONCILIATIONS.names), broken),
-                REPLAY.name: with_cluster(_saved(saved), REPLAY, self.run.observation.cluster_id or ""),
-            }
-            tables = Tables(self.run.config)
-            files = [write_data_file(tables.place(name), own[name]) for name in sorted(wanted)]
-            return one_row(
-                JUDGED,
-                files=pa.concat_tables([WRITTEN_FILES.empty_table(), *files]),
-                findings=pa.concat_tables([broken, without_start_findings(verdicts, self.run.observation)]),
-                places=places_of(_saved(saved)),
-            )
+            left = self._written(wanted, saved, shares)
+            release_memory()
+            return left
 
         return judged_and_written
+
+    def _written(self, wanted: frozenset[str], saved: pa.Table, shares: pa.Table) -> pa.Table:
+        states, verdicts = self._judged(saved, shares)
+        broken = share_partition_findings(verdicts, self.run.observation, self.settled)
+        own = {
+            "share_partition_states": states.select(SHARE_PARTITION_STATES.names).sort_by(_KEY),
+            "reconciliations": with_critical_findings(verdicts.select(RECONCILIATIONS.names), broken),
+            REPLAY.name: with_cluster(_saved(saved), REPLAY, self.run.observation.cluster_id or ""),
+        }
+        tables = Tables(self.run.config)
+        files = [write_data_file(tables.place(name), own[name]) for name in sorted(wanted)]
+        return one_row(
+            JUDGED,
+            files=pa.concat_tables([WRITTEN_FILES.empty_table(), *files]),
+            findings=pa.concat_tables([broken, without_start_findings(verdicts, self.run.observation)]),
+            places=places_of(_saved(saved)),
+        )
 
     def _judged(self, saved: pa.Table, shares: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The states of the bucket and its verdicts."""

@@ -21,7 +21,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, MOST, floored, newest_windows
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail_jobs.statuses.status_rules import CONTEXT, judge_windows
+from acktrail_jobs.statuses.status_rules import CONTEXT, JUDGED, judge_windows
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]
@@ -54,6 +54,8 @@ _NEWEST: Final = STATUS_WINDOW.value_type
 _LATEST_MS: Final = 1 << 43
 _KNOWN: Final = 1 << 62
 """Batches of a state with an offset of this size or more have no numbers by delivery count."""
+_ROWS_AT_ONCE: Final = 16_384
+"""Rows that are judged at once."""
 _TOTALS: Final = TABLES["run_totals"]
 _RANKED: Final = pa.array([status.value for status in STATUS_TABLE])
 _NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
@@ -85,7 +87,7 @@ def judge_run(
     columns["unseen_at"] = _unseen(columns, earlier, rows, seen)
     columns["place"] = _place(columns)
     context = {**columns, "previous_status": earlier["status"], "previous_since": earlier["status_since"]}
-    judged = judge_windows(windows, pa.table([context[name] for name in CONTEXT.names], schema=CONTEXT))
+    judged = judge_in_slices(windows, pa.table([context[name] for name in CONTEXT.names], schema=CONTEXT))
     columns |= {name: judged[name] for name in judged.column_names}
     columns["window"] = windows
     statuses = pa.table([columns[name] for name in _STATUSES.names], schema=_STATUSES)
@@ -94,6 +96,13 @@ def judge_run(
         changes=_changes(run, statuses, earlier["status"], before),
         trends=_trends(statuses, newest, earlier),
     )
+
+
+def judge_in_slices(windows: pa.Array, context: pa.Table) -> pa.Table:
+    """``judge_windows``, which needs some kB a row, on some rows after the others."""
+    places = range(0, len(windows), _ROWS_AT_ONCE)
+    parts = (judge_windows(*(each.slice(place, _ROWS_AT_ONCE) for each in (windows, context))) for place in places)
+    return pa.concat_tables([JUDGED.empty_table(), *parts]).combine_chunks()
 
 
 def _place(columns: dict[str, Any]) -> pa.Array:
@@ -189,13 +198,14 @@ def _trends(statuses: pa.Table, newest: pa.StructArray, earlier: dict[str, pa.Ar
     """Parts of the share partitions where something is to be shown, and of their groups. What stays idle has one part
     a day; the first observation of a share partition does not know what happened within its interval."""
     is_first = earlier["status"].is_null()
-    rows = statuses
+    rows = statuses.select([name for name in _STATUSES.names if name in _TRENDS.names])
     for name in COUNTED:
         counted = pc.if_else(is_first, pa.scalar(None, pa.int64()), pc.struct_field(newest, name))
         rows = rows.set_column(rows.column_names.index(name), _STATUSES.field(name), counted)
     days = [floored(_us(column), DAY_MS) for column in (rows["observed_at"].combine_chunks(), earlier["observed_at"])]
     idle = QueueStatus.IDLE.value
-    stays = pc.and_(pc.equal(rows["status"], idle), pc.fill_null(pc.equal(earlier["status"], idle), fill_value=False))
+    was_idle = pc.fill_null(pc.equal(earlier["status"], idle), fill_value=False)
+    stays = pc.and_(pc.equal(statuses["status"], idle), was_idle)
     is_left_out = stays.to_numpy() & (days[0] == days[1])
     shown = rows.filter(pa.array(~is_left_out))
     own = rows.filter(pc.is_in(rows["group_id"], value_set=pc.unique(shown["group_id"])))

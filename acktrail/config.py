@@ -22,6 +22,7 @@ ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``
 ACKTRAIL_SPARK_MASTER       where jobs run that name no Spark master: ``local[4]``, ``sc://host:15002``, ``in-process``
 ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,
                             ``second-person`` (an approval by somebody other than the requester)
+ACKTRAIL_AUDIT_KEY          secret, 16 characters or more: rows of the audit of changes get a hash with it
 ACKTRAIL_CACHE              folder for downloaded brokers, classes of Spark (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -51,6 +52,7 @@ _TABLES_URI: Final = "ACKTRAIL_TABLES"
 _PROFILE: Final = "ACKTRAIL_PROFILE"
 _PROFILES: Final = "ACKTRAIL_PROFILES"
 _DURATION: Final = re.compile(r"([0-9]{1,5})([smh])")
+_SHORTEST_KEY: Final = 16
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _STORAGE_PREFIXES: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_")
 
@@ -222,6 +224,16 @@ def approval_rule() -> ApprovalRule:
     except ValueError:
         names = ", ".join(rule.value for rule in ApprovalRule)
         raise ConfigurationError(f"ACKTRAIL_RESET_APPROVAL is {text!r}", hint=f"set it to one of {names}") from None
+
+
+def audit_key() -> bytes | None:
+    """The secret with which rows of the audit are hashed; None: there is none. Raises ConfigurationError when it is too
+    short; it is never shown."""
+    text = setting("ACKTRAIL_AUDIT_KEY")
+    if text and len(text) < _SHORTEST_KEY:
+        hint = "make one by `openssl rand -hex 32`"
+        raise ConfigurationError(f"ACKTRAIL_AUDIT_KEY has fewer than {_SHORTEST_KEY} characters", hint=hint)
+    return text.encode() or None
 
 
 def java_home() -> Path | None:

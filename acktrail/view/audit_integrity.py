@@ -3,7 +3,7 @@
 The evidence, from the inside out: each audit row holds the hash of the one before; the table's log holds the newest
 sequence; rows of plans and results hold the newest sequence and hash of their time; the audit holds their hashes. All
 of it is in the tables: who may write them all can write another audit that is consistent in itself. Only what is kept
-elsewhere shows that: an anchor, which is a file with one row's hash.
+elsewhere shows that: an anchor, which is a file with one row's hash, or a key with which rows were hashed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from acktrail.change.audit.audit_chain import (
     Event,
     Flaw,
     check_chain,
+    check_keys,
     in_order,
     row_digest,
     rows_digest,
 )
 from acktrail.change.audit.journal import SEQUENCE, read_audit, read_plan_row
-from acktrail.config import TablesConfig
+from acktrail.config import TablesConfig, audit_key
 from acktrail.dataclass_json import json_object, stored_object
 from acktrail.errors import ConfigurationError, MalformedFile
 from acktrail.text_parsing import parse_json
@@ -43,10 +44,12 @@ _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
 class AuditReport:
     """The tables are consistent in themselves. Rows that the audit vouches for, and those without audit: of a process
     that was killed in between, or put in by something that is not acktrail. `anchor_sequence`: the row that an anchor
-    had noted, and that is still the same; None: nothing was compared with an anchor."""
+    had noted, and that is still the same; None: nothing was compared with an anchor. `keyed`: which rows were written
+    with the key of the environment."""
 
     rows: int
     anchor_sequence: int | None
+    keyed: str
     newest_sequence: int | None
     newest_hash: str | None
     plans: int
@@ -58,9 +61,9 @@ class AuditReport:
     def words(self) -> str:
         """What was compared with what, and no more."""
         found = f"{self.rows:,} row{'s' * (self.rows != 1)}, consistent in itself"
-        if self.anchor_sequence is None:
-            return f"{found}; compared with no anchor"
-        return f"{found}, and with the anchor at row {self.anchor_sequence}"
+        anchored = f", and with the anchor at row {self.anchor_sequence}"
+        found += "; compared with no anchor" if self.anchor_sequence is None else anchored
+        return f"{found}; {self.keyed}" if self.keyed else found
 
 
 def checked_audit(tables: TablesConfig, *, anchor: Path | None = None, moves_on: bool = True) -> AuditReport:
@@ -70,7 +73,8 @@ def checked_audit(tables: TablesConfig, *, anchor: Path | None = None, moves_on:
     `anchor` is no such file."""
     kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
     stored = _Stored(tables)
-    flaws = stored.flaws(kept)
+    unkeyed, keyed = check_keys(stored.audit, audit_key())
+    flaws = stored.flaws(kept) or ([unkeyed] if unkeyed else [])
     if flaws:
         raise _broken(flaws)
     newest = stored.audit[-1] if stored.audit else None
@@ -81,6 +85,7 @@ def checked_audit(tables: TablesConfig, *, anchor: Path | None = None, moves_on:
     return AuditReport(
         rows=len(stored.audit),
         anchor_sequence=kept[0][0] if kept else None,
+        keyed=keyed,
         newest_sequence=None if newest is None else newest.sequence,
         newest_hash=None if newest is None else newest.row_hash,
         plans=stored.known_plans,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.cli.doctor_checks import audit_checks
 from acktrail.config import TablesConfig
 from acktrail.dataclass_json import canonical_json
+from acktrail.errors import ConfigurationError
 from acktrail.view.audit_integrity import audit_rows, checked_audit
 
+VARIABLE, KEY = "ACKTRAIL_AUDIT_KEY", "of-the-workers-0123456789"
 AUDIT, PLANS, EXECUTIONS = TABLES = ("reset_audit", "reset_plans", "reset_executions")
 
 
@@ -36,9 +39,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "tables"
 
 
-def rewrite(root: Path) -> None:
-    """Give each change another actor, host and reason, hash everything anew, write the tables anew. It needs write
-    access to the tables and what stands in acktrail's source; no key."""
+def rewrite(root: Path, keyed: Callable[[AuditRow], str | None] = lambda _: None) -> None:
+    """Give each change another actor, host and reason, hash everything again, write the tables again. It needs write
+    access to the tables and what stands in acktrail's source; `keyed`: what it writes for the hash with the key, which
+    it does not have."""
     found = {name: delta(root, name).to_pyarrow_table() for name in TABLES}
     audit, plans, done = (found[name].to_pylist() for name in TABLES)
     hashes: dict[int | None, str | None] = {None: None}
@@ -57,8 +61,9 @@ def rewrite(root: Path) -> None:
             each["audit_hash"] = hashes[each["audit_sequence"]]
             detail["executions"]["hash"] = rows_digest(mine)
         row.update(actor="eve", host="far", plan_hash=plan["plan_hash"], previous_hash=previous)
-        row.update({"detail": canonical_json(detail), **dict.fromkeys({"keyed_hash"} & row.keys())})
+        row.update(detail=canonical_json(detail))
         previous = row["row_hash"] = audit_chain._hash_of(AuditRow(**row))
+        row.update(keyed_hash=keyed(AuditRow(**row)))
         hashes[row["sequence"]] = previous
     number = CommitProperties(app_transactions=[Transaction(SEQUENCE, len(audit) - 1)])
     for name, rows in zip(TABLES, (audit, plans, done), strict=True):
@@ -69,6 +74,11 @@ def rewrite(root: Path) -> None:
 
 def config(root: Path) -> TablesConfig:
     return TablesConfig(uri=str(root))
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 def test_rewritten_audit_is_consistent_and_nothing_says_that_it_is_true(
@@ -124,3 +134,99 @@ def test_doctor_compares_the_audit_with_the_anchor(root: Path, tmp_path: Path, a
     (check,) = audit_checks(config(tmp_path / "gone"), anchor)
     assert (check.status, "no tables" in check.detail) == ("missing", True)
     assert anchor.read_text() == kept
+
+
+def stripped(_: AuditRow) -> None:
+    """No hash with a key."""
+
+
+def as_before(row: AuditRow) -> str | None:
+    """The hash that the row had."""
+    return row.keyed_hash
+
+
+def with_own_key(row: AuditRow) -> str:
+    """A hash with a key of the attacker's."""
+    return audit_chain._keyed(row.row_hash, b"of-the-attacker-012345")
+
+
+def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    done = command_line.run(capsys, "change", "audit", "--tables", root)
+    return done.code, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("keyed", "words"),
+    [
+        (stripped, "broken at row 0: the rows from here on were written without the key"),
+        (with_own_key, "broken at row 0: the rows from here on were written with another key"),
+        (as_before, "broken at row 0: its keyed hash is not that of the key"),
+    ],
+)
+def test_key_shows_a_rewritten_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, keyed: Any, words: str
+) -> None:
+    """Who may write all of the tables, and does not have the key of those who write the audit, forges the history;
+    `change audit` with the key names the row from which on it is forged, without an anchor. So does doctor."""
+    monkeypatch.setenv(VARIABLE, KEY)
+    attempt(tmp_path, 1)
+    words_before = "consistent in itself; compared with no anchor; 6 of them were written with the key"
+    assert words_before in audited(tmp_path, capsys)[1]
+    rewrite(tmp_path, keyed)
+    code, said = audited(tmp_path, capsys)
+    assert (code, words in said) == (3, True)
+    (check,) = audit_checks(config(tmp_path), None)
+    assert (check.status, words in check.detail) == ("missing", True)
+
+
+def test_writer_with_the_key_does_not_continue_a_forged_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may write all of the tables forges the newest row; the next change with the key stops there, before anything
+    is sent."""
+    monkeypatch.setenv(VARIABLE, KEY)
+    attempt(tmp_path, 1)
+    rewrite(tmp_path, as_before)
+    with pytest.raises(ConfigurationError, match="its newest row, 5, was altered"):
+        attempt(tmp_path, 2)
+
+
+def test_what_a_key_does_not_vouch_for_is_said(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads the audit learns which rows were written before the key, without it and with another one, and that
+    keyed hashes were not checked where the reader has no key. An end without the key is an error."""
+    monkeypatch.setenv(VARIABLE, KEY)
+    code, said = audited(root, capsys)
+    assert (code, "broken at row 0: the rows from here on were written without the key; if" in said) == (3, True)
+    attempt(root, 2)
+    assert (
+        "; 6 of them were written with the key, the newest among these; rows 0, 1, 2, 3, 4 and 1 more were"
+        in (audited(root, capsys)[1])
+    )
+    monkeypatch.delenv(VARIABLE)
+    code, said = audited(root, capsys)
+    assert (code, "; 6 with a keyed hash, which was not checked: ACKTRAIL_AUDIT_KEY is not set" in said) == (0, True)
+    attempt(root, 3)
+    monkeypatch.setenv(VARIABLE, f"next-{KEY}")
+    attempt(root, 4)
+    said = audited(root, capsys)[1]
+    assert "6 of them were written with the key" in said
+    assert "rows 0, 1, 2, 3, 4 and 7 more were written before the key" in said
+    assert "rows 6, 7, 8, 9, 10 and 1 more were written with another key" in said
+    monkeypatch.setenv(VARIABLE, KEY)
+    code, said = audited(root, capsys)
+    assert (code, "broken at row 12: the rows from here on were written with another key" in said) == (3, True)
+
+
+def test_key_is_shown_nowhere(root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads tables, output and errors does not learn the key; one that can be guessed is refused."""
+    monkeypatch.setenv(VARIABLE, KEY)
+    attempt(root, 2)
+    done = command_line.run(capsys, "change", "audit", "--tables", root, "--json")
+    assert KEY not in done.stdout + done.stderr
+    assert not any(KEY.encode() in file.read_bytes() for file in root.rglob("*") if file.is_file())
+    monkeypatch.setenv(VARIABLE, "guess-me")
+    said = command_line.run(capsys, "change", "audit", "--tables", root).complaint(3)
+    assert "fewer than 16 characters" in said
+    assert "guess-me" not in said
+    with pytest.raises(ConfigurationError, match="fewer than 16"):
+        attempt(root, 3)

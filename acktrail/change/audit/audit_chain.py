@@ -1,13 +1,16 @@
 """Rows of the audit of changes: each holds the hash of the one before, so that a row that was altered or left out does
 not fit the others.
 
-The hashes have no secret. Who may write the table can alter a row and hash it and all later ones again, and the chain
-does not show it; nor does it show that its end was cut off. `acktrail.view.audit_integrity` has what does.
+These hashes have no secret. Who may write the table can alter a row and hash it and all later ones again, and the
+chain does not show it; nor does it show that its end was cut off. A row that is written with a key has a second hash,
+which only a holder of the key can make: it vouches for the row and, by its hash of the row before, for all before it.
+`acktrail.view.audit_integrity` has what else shows it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
@@ -15,6 +18,7 @@ from typing import Any
 
 from acktrail.dataclass_json import canonical_json, fingerprint, to_json_value
 
+_SHOWN = 5
 AUDIT, PLANS, EXECUTIONS = "reset_audit", "reset_plans", "reset_executions"
 
 
@@ -73,7 +77,7 @@ class AuditEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRow:
     """An entry in its place, and who wrote it when, from where, in which run. `detail` is canonical JSON. `row_hash`
-    covers every other field."""
+    covers every other field, and `keyed_hash` covers `row_hash`; None: it was written without a key."""
 
     cluster_id: str
     run_id: str
@@ -91,6 +95,7 @@ class AuditRow:
     detail: str
     previous_hash: str
     row_hash: str
+    keyed_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +119,15 @@ def first_link(cluster_id: str) -> str:
 
 
 def chained(
-    entries: Sequence[AuditEntry], stamp: Mapping[str, Any], *, sequence: int, previous_hash: str
+    entries: Sequence[AuditEntry],
+    stamp: Mapping[str, Any],
+    *,
+    sequence: int,
+    previous_hash: str,
+    key: bytes | None = None,
 ) -> list[AuditRow]:
     """Return `entries` as the rows that follow `previous_hash`, numbered from `sequence` on; `stamp` has the columns
-    that all share."""
+    that all share. With a `key` each has a keyed hash."""
     rows: list[AuditRow] = []
     for number, entry in enumerate(entries, start=sequence):
         detail = canonical_json(to_json_value(entry.detail))
@@ -126,8 +136,9 @@ def chained(
             "detail": detail,
         }
         row = AuditRow(**stamp, **own, sequence=number, previous_hash=previous_hash, row_hash="")
-        rows.append(replace(row, row_hash=_hash_of(row)))
-        previous_hash = rows[-1].row_hash
+        previous_hash = _hash_of(row)
+        keyed_hash = None if key is None else _keyed(previous_hash, key)
+        rows.append(replace(row, row_hash=previous_hash, keyed_hash=keyed_hash))
     return rows
 
 
@@ -136,9 +147,12 @@ def in_order(rows: Iterable[AuditRow]) -> list[AuditRow]:
     return sorted(rows, key=lambda row: -1 if row.sequence is None else row.sequence)
 
 
-def is_sealed(row: AuditRow) -> bool:
-    """Return whether `row` has the hash that its fields give."""
-    return row.sequence is not None and row.audited_at is not None and _hash_of(row) == row.row_hash
+def is_sealed(row: AuditRow, key: bytes | None = None) -> bool:
+    """Return whether `row` has the hash that its fields give; and the keyed hash that `key` gives, where it was written
+    with this key."""
+    if row.sequence is None or row.audited_at is None or _hash_of(row) != row.row_hash:
+        return False
+    return key is None or not _is_of_key(row, key) or row.keyed_hash == _keyed(row.row_hash, key)
 
 
 def check_chain(rows: Iterable[AuditRow], cluster_id: str) -> Flaw | None:
@@ -164,9 +178,53 @@ def _why_broken(row: AuditRow, number: int, previous: str) -> str | None:
     return None if is_sealed(row) else "the row was altered"
 
 
+def check_keys(rows: Sequence[AuditRow], key: bytes | None) -> tuple[Flaw | None, str]:
+    """Return the first flaw that `key` shows in `rows`, a chain in order, and a sentence about how they were written,
+    empty where no key is in play. The newest row must be written with `key`, for it vouches for all before it: else
+    somebody who does not have the key may have written them all."""
+    keyed = sum(row.keyed_hash is not None for row in rows)
+    if key is None or not rows:
+        unset = f"{keyed} with a keyed hash, which was not checked: ACKTRAIL_AUDIT_KEY is not set"
+        return None, unset if keyed else ""
+    own = [row.sequence for row in rows if _is_of_key(row, key)]
+    forged = next((row.sequence for row in rows if not is_sealed(row, key)), None)
+    if forged is not None:
+        return Flaw(sequence=forged, why="its keyed hash is not that of the key: who altered it does not have it"), ""
+    first, last = (own[0], own[-1]) if own else (len(rows), -1)
+    if last < len(rows) - 1:
+        how = "without the key" if rows[-1].keyed_hash is None else "with another key"
+        new = "if the key is new, the next plan that is stored with it vouches for them"
+        return Flaw(sequence=last + 1, why=f"the rows from here on were written {how}; {new}"), ""
+    others = {
+        "before the key": [row.sequence for row in rows[:first] if row.keyed_hash is None],
+        "without the key": [row.sequence for row in rows[first:] if row.keyed_hash is None],
+        "with another key": [row.sequence for row in rows if row.keyed_hash is not None and not _is_of_key(row, key)],
+    }
+    found = [f"rows {_listed(them)} were written {how}" for how, them in others.items() if them]
+    return None, "; ".join([f"{len(own)} of them were written with the key, the newest among these", *found])
+
+
+def _listed(sequences: Sequence[int]) -> str:
+    few = ", ".join(map(str, sequences[:_SHOWN]))
+    return few if len(sequences) <= _SHOWN else f"{few} and {len(sequences) - _SHOWN} more"
+
+
+def _keyed(row_hash: str, key: bytes) -> str:
+    """The hash of a row with a key, behind a name of the key that does not give it away."""
+    return f"{_key_name(key)}:{hmac.digest(key, f'row {row_hash}'.encode(), 'sha256').hex()}"
+
+
+def _key_name(key: bytes) -> str:
+    return hmac.digest(key, b"name of this key", "sha256").hex()[:8]
+
+
+def _is_of_key(row: AuditRow, key: bytes) -> bool:
+    return row.keyed_hash is not None and row.keyed_hash.startswith(f"{_key_name(key)}:")
+
+
 def _hash_of(row: AuditRow) -> str:
     data = asdict(row) | {"audited_at": to_json_value(row.audited_at)}
-    del data["row_hash"]
+    del data["row_hash"], data["keyed_hash"]
     return fingerprint(data)
 
 

@@ -32,7 +32,7 @@ from acktrail.change.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.change.audit.plan_life import PLAN_AGAIN, ChangeStatus, GroupStatus, standings
-from acktrail.config import TablesConfig
+from acktrail.config import TablesConfig, audit_key
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
@@ -58,8 +58,9 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Journal:
-    """The tables of changes for one cluster; `actor` is the person for whom rows are written. Not for several threads.
-    Every method raises ForeignCluster if the root has tables of another cluster."""
+    """The tables of changes for one cluster; `actor` is the person for whom rows are written, with the key of the
+    environment, if it has one. Not for several threads. Every method raises ForeignCluster if the root has tables of
+    another cluster."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Journal:
         self._origin = {"cluster_id": cluster_id, "run_id": run_id}
         self._actor = actor
         self._clock = clock
+        self._key = audit_key()
         self._own: dict[str, TableSnapshot] = {}
         """Tables that were seen to be the cluster's."""
         self._newest: AuditRow | None = None
@@ -115,7 +117,7 @@ class Journal:
             sequence = 0 if newest is None else newest + 1
             previous = first_link(self._cluster_id) if tail is None else tail.row_hash
             stamp = {**self._origin, "actor": self._actor, "host": socket.gethostname(), "audited_at": self._clock()}
-            rows = chained(entries, stamp, sequence=sequence, previous_hash=previous)
+            rows = chained(entries, stamp, sequence=sequence, previous_hash=previous, key=self._key)
             values, numbers = [asdict(row) for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
             try:
                 self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
@@ -231,7 +233,7 @@ class Journal:
 
     def _sealed(self, newest: int, rows: Sequence[AuditRow]) -> AuditRow:
         """Return the newest row, which every later row vouches for."""
-        if len(rows) == 1 and is_sealed(rows[0]):
+        if len(rows) == 1 and is_sealed(rows[0], self._key):
             return rows[0]
         what = "is missing" if not rows else "was altered" if len(rows) == 1 else "is there more than once"
         raise errors.ConfigurationError(

@@ -93,7 +93,7 @@ def test_a_row_that_is_touched_breaks_the_chain(
     assert check_chain(rows, "c1") is None
     assert check_chain(reversed(rows), "c1") is None
     at = data.draw(st.integers(0, len(rows) - 1))
-    name = data.draw(st.sampled_from(sorted(asdict(rows[0]))))
+    name = data.draw(st.sampled_from(sorted(asdict(rows[0]).keys() - {"keyed_hash"})))
     old = getattr(rows[at], name)
     new = old + 1 if isinstance(old, int) else old + dt.timedelta(0, 1) if isinstance(old, dt.datetime) else f"{old}x"
     touched = [*rows[:at], replace(rows[at], **{name: new}), *rows[at + 1 :]]

@@ -1,15 +1,19 @@
-"""Files that packages carry: TOML (rules, faults, keys of connectors) whose errors name file and line; DAGs."""
+"""Files that packages carry: TOML (rules, faults, keys of connectors) whose errors name file and line; DAGs. Where the
+installed packages came from."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
+from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
-from acktrail.text_parsing import parse_toml
+from acktrail.text_parsing import parse_json, parse_toml
 
 _Made = TypeVar("_Made")
 
@@ -55,3 +59,22 @@ def dags_folder() -> Path:
     folder = Path(str(files("acktrail_dags")))
     carried = folder / "dag_files"
     return carried if carried.is_dir() else folder.parent
+
+
+def install_hint(extras: str) -> str:
+    """How to install these extras (``kafka,tables``): from where the installed acktrail came, by its record of that
+    (PEP 610). No index is named, where anybody could own the name."""
+    own = distribution("acktrail")
+    try:
+        came_from = parse_json(own.read_text("direct_url.json") or "{}")
+        url, folder = urlsplit(str(came_from.get("url", ""))), came_from.get("dir_info")
+    except (ValueError, AttributeError):
+        url, folder = urlsplit(""), None
+    path = unquote(url.path)
+    if url.scheme == "file" and Path(path).exists():
+        editable = "-e " if isinstance(folder, Mapping) and folder.get("editable") else ""
+        return f"pip install {editable}{shlex.quote(f'{path}[{extras}]')}"
+    if url.scheme == "https" and url.hostname and "@" not in url.netloc:
+        return f"pip install {shlex.quote(f'acktrail[{extras}] @ {url.geturl()}')}"
+    wheel = f"./acktrail-{own.version}-py3-none-any.whl[{extras}]"
+    return f"pip install {shlex.quote(wheel)}, where the wheel lies that was installed"

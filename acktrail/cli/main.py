@@ -323,10 +323,10 @@ def _missing_package(arguments: list[str], package: str = "") -> MissingDependen
         return None
     extras = ",".join(sorted(missing - {part for extra in missing for part in _BROUGHT[extra]})) or whole
     package = package or _PACKAGES[min(missing)]
+    from acktrail.package_data import install_hint
+
     text = f"the package {package} is not installed, which `acktrail {path.replace('.', ' ')}` needs"
-    return MissingDependency(
-        text, hint=f"pip install 'acktrail[{extras}]'", data={"package": package, "extras": extras}
-    )
+    return MissingDependency(text, hint=install_hint(extras), data={"package": package, "extras": extras})
 
 
 def _is_installed(package: str) -> bool:

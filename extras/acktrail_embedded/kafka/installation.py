@@ -21,6 +21,7 @@ from acktrail import config
 from acktrail.atomic_files import sha256_of
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
 from acktrail.java import find_java
+from acktrail.package_data import install_hint
 from acktrail.text_parsing import parse_json
 from acktrail.text_tables import StepLines
 from acktrail_embedded.process.guarded_process import GuardedProcess
@@ -183,7 +184,7 @@ def ivy_jar() -> Path:
     jars = sorted(jar for place in places for jar in Path(place, "jars").glob("ivy-*.jar"))
     if not jars:
         raise MissingDependency(
-            "PySpark is not installed, and its Ivy is needed to fetch Kafka", hint="install acktrail[spark]"
+            "PySpark is not installed, and its Ivy is needed to fetch Kafka", hint=install_hint("spark")
         )
     return jars[-1]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import resource
 import socket
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 PATIENCE_S: Final = 10.0
@@ -15,6 +17,8 @@ PATIENCE_S: Final = 10.0
 _MOST: Final = 256
 _LEAST: Final = 8
 _SHARE: Final = 8
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Process, user and group."""
 
 
 def most_connections(soft_limit: int) -> int:
@@ -35,6 +39,19 @@ class _Connection:
     waits_since: float | None
 
 
+class LocalCaller(socket.socket):
+    """A connection of a Unix socket. Its address is the caller's user and a number of its own: servers distinguish
+    connections by their addresses."""
+
+    def __init__(self, connection: socket.socket, number: int) -> None:
+        super().__init__(fileno=connection.detach())
+        _, user, _ = _CREDENTIALS.unpack(self.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        self._name = (f"user {user}", number)
+
+    def getpeername(self) -> tuple[str, int]:
+        return self._name
+
+
 class BoundedListener(socket.socket):
     """Takes over a listening socket. While it holds as many connections as it may, a new one takes the place of the one
     that has waited longest for its caller: for a request, or until the caller takes the answer. Where the server works
@@ -47,6 +64,7 @@ class BoundedListener(socket.socket):
         super().__init__(fileno=listening.detach())
         self.most: Final = most or most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._clock = clock
+        self._numbers = count(1)
         self._connections: dict[Any, _Connection] = {}
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -56,6 +74,9 @@ class BoundedListener(socket.socket):
         if is_full and self._close_longest_waiting():
             raise BlockingIOError
         connection, address = super().accept()
+        if self.family == socket.AF_UNIX:
+            connection = LocalCaller(connection, next(self._numbers))
+            address = connection.getpeername()
         if is_full:
             connection.close()
             raise BlockingIOError

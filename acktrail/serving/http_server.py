@@ -1,146 +1,89 @@
-"""One HTTP server for the worker's REST interface and the dashboard: uvicorn, with bounds on what callers may hold.
-
-Who may call: Host and Origin, a token or a password; and how much a caller may send.
+"""One HTTP server for the worker's REST interface, the dashboard and metrics: uvicorn, with bounds on what callers may
+hold, behind the guards of ``acktrail.serving.access``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hmac
-import ipaddress
+import errno
 import logging
+import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, Self
 
 import uvicorn
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from acktrail.errors import ConfigurationError
-from acktrail.secrets import Password
+from acktrail.serving.access import LARGEST_BODY, Access, App, HostCheck, Message, Receive, Send, is_loopback
 from acktrail.serving.bounded_listener import PATIENCE_S, BoundedListener
 
-_LARGEST_BODY: Final = 4 << 20
 _PIECE_BYTES: Final = 1 << 16
 _LAST_OF_CONNECTION: Final = (b"connection", b"close")
-_JSON: Final = "application/json"
-_BODILESS: Final = frozenset({"GET", "HEAD"})
 _LOOK_S: Final = 0.01
 _START_S: Final = 30.0
 _END_S: Final = 5
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+_LARGEST_PORT: Final = 65_535
+_BACKLOG: Final = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """What a caller must send. `token`, or `user` with `password`: neither: everyone may call. `hosts` are names
-    that the Host header may have beside this machine's; None: any (an address that others reach has other guards)."""
+class ListenAddress:
+    """Where a server listens: `host` and `port` (0: any free one), or the `path` of a Unix socket. `option` names it in
+    errors."""
 
-    token: Password | None = field(default=None, repr=False)
-    user: str | None = None
-    password: Password | None = field(default=None, repr=False)
-    hosts: tuple[str, ...] | None = ()
+    option: str
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
 
-    @property
-    def asks(self) -> bool:
-        return self.token is not None or self.user is not None
-
-    def admits(self, authorization: str) -> bool:
-        """Whether the header's value is right; compared in constant time."""
-        if not self.asks:
-            return True
-        scheme, _, rest = authorization.partition(" ")
-        if scheme.lower() == "bearer" and self.token is not None:
-            return is_same(rest.strip(), self.token.value)
-        if scheme.lower() == "basic" and self.user is not None and self.password is not None:
-            try:
-                user, _, password = base64.b64decode(rest.strip(), validate=True).decode("utf-8").partition(":")
-            except (binascii.Error, UnicodeDecodeError):
-                return False
-            return is_same(user, self.user) & is_same(password, self.password.value)
-        return False
+    @classmethod
+    def parse(cls, text: str, option: str) -> ListenAddress:
+        """From ``host:port``. Raises ConfigurationError."""
+        host, _, port = text.rpartition(":")
+        if not host or not (port.isascii() and port.isdecimal()) or int(port) > _LARGEST_PORT:
+            raise ConfigurationError(f"{option} {text!r} is no host:port", hint="for example 127.0.0.1:8083")
+        return cls(option=option, host=host.strip("[]"), port=int(port))
 
     @property
-    def challenges(self) -> list[str]:
-        """Values of WWW-Authenticate."""
-        basic = ['Basic realm="acktrail", charset="UTF-8"'] if self.user is not None else []
-        return [*(['Bearer realm="acktrail"'] if self.token is not None else []), *basic]
+    def is_own(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.path is not None or is_loopback(self.host)
 
-    def serves(self, host: str) -> bool:
-        """Whether a Host header names this worker: a page of another name that leads to this machine must not."""
-        return self.hosts is None or _name(host) in (*_LOOPBACK, *map(str.lower, self.hosts))
+    def shown(self, port: int) -> str:
+        if self.path is not None:
+            return str(self.path)
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
-
-def is_same(given: str, wanted: str) -> bool:
-    """Whether two texts are the same, in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode("utf-8", "replace"))
-
-
-def _name(host: str) -> str:
-    name = host.strip().lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.partition(":")[0]
-
-
-class Guard:
-    """Answers who may not call, and hands the others on: their path as it was sent (a name may have a slash, one at
-    the end means nothing), HEAD as GET (the server leaves the body out)."""
-
-    def __init__(self, app: App, access: Access) -> None:
-        self._app, self._access = app, access
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        refused = self._refused(Headers(scope=scope), scope["method"])
-        if refused is not None:
-            await refused(scope, receive, send)
-            return
-        path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
-        method = scope["method"].replace("HEAD", "GET")
-        await self._app({**scope, "method": method, "path": path.partition("?")[0].rstrip("/") or "/"}, receive, send)
-
-    def _refused(self, headers: Headers, method: str) -> JSONResponse | None:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if not self._access.serves(host):
-            return _refusal(403, "The Host header names another server")
-        if not self._access.admits(headers.get("authorization", "")):
-            answer = _refusal(401, "User cannot access the resource.")
-            for each in self._access.challenges:
-                answer.headers.append("www-authenticate", each)
-            return answer
-        if method not in _BODILESS and origin is not None and origin.partition("://")[2].lower() != host.lower():
-            return _refusal(403, "Requests from pages of other servers are refused")
-        if headers.get("content-type", _JSON).partition(";")[0].strip().lower() != _JSON and method not in _BODILESS:
-            return _refusal(415, "HTTP 415 Unsupported Media Type")
-        if int(headers["content-length"]) > _LARGEST_BODY if headers.get("content-length", "").isdecimal() else False:
-            return _refusal(413, "HTTP 413 Request Entity Too Large")
-        return None
+    def listening(self) -> BoundedListener:
+        """Take it. Raises ConfigurationError: it is none, or taken."""
+        try:
+            if self.path is not None:
+                return BoundedListener(_at_path(self.path))
+            family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
+            return BoundedListener(socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG))
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.option}: cannot listen on {self.shown(self.port)}: {error.strerror or error}",
+                hint="choose another address" + ("" if self.path else "; port 0 is any free one"),
+            ) from error
 
 
-def _refusal(code: int, message: str) -> JSONResponse:
-    return JSONResponse({"error_code": code, "message": message}, code)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """`certificate` and `private_key`: PEM files of the server's own. `is_of_proxy`: a proxy before it has the TLS."""
+
+    certificate: Path | None = None
+    private_key: Path | None = None
+    is_of_proxy: bool = False
 
 
 class HttpServer:
@@ -149,22 +92,31 @@ class HttpServer:
     def __init__(
         self,
         app: App,
-        host: str,
-        port: int,
+        place: ListenAddress,
+        access: Access,
         *,
-        option: str,
-        certificate: Path | None = None,
-        private_key: Path | None = None,
-        is_behind_proxy: bool = False,
+        tls: Tls | None = None,
+        hint: str = "",
+        reads_proxy_headers: bool = False,
     ) -> None:
-        """Takes the address; `port` 0: any free one. `option` names it in errors. `is_behind_proxy`: headers of a proxy
-        on this machine say how a caller reached it. Raises ConfigurationError: the address is none, or taken;
-        certificate or key cannot be used."""
-        self._listener = _listening(host, port, option)
-        shown = f"[{host}]" if ":" in host else host
-        self.address: Final = f"{shown}:{self._listener.getsockname()[1]}"
-        self.url: Final = f"{'https' if certificate else 'http'}://{self.address}"
-        inner: Any = ProxyHeadersMiddleware(app) if is_behind_proxy else app  # type: ignore[arg-type]  # typed for another ASGI application
+        """Takes the address. `app` asks for what `access` says; the server itself checks Host headers, and refuses to
+        begin where others would reach it unsheltered: `hint` says what to configure. `reads_proxy_headers`: those of
+        a proxy on this machine say how a caller reached it. Raises ConfigurationError: the address is none, taken or
+        unsheltered; certificate or key cannot be used."""
+        tls = tls or Tls()
+        if not place.is_own:
+            has_tls = tls.is_of_proxy or tls.certificate is not None
+            access.ensure_sheltered(f"{place.option} {place.shown(place.port)}", has_tls=has_tls, hint=hint)
+        self._path = place.path
+        self._listener = place.listening()
+        self.address: Final = place.shown(0 if place.path else self._listener.getsockname()[1])
+        scheme = "https" if tls.certificate else "http"
+        self.url: Final = f"unix:{self.address}" if place.path else f"{scheme}://{self.address}"
+        if place.is_own or access.hosts:
+            app = HostCheck(app, (*access.hosts, place.shown(0).rpartition(":")[0]), place.option)
+        inner: Any = app
+        if reads_proxy_headers:
+            inner = ProxyHeadersMiddleware(inner, "*" if tls.is_of_proxy else "127.0.0.1")
         settings = uvicorn.Config(
             _Bounds(inner, self._listener),
             loop="asyncio",
@@ -175,17 +127,18 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=128,
+            backlog=_BACKLOG,
             timeout_graceful_shutdown=_END_S,
-            ssl_certfile=certificate,
-            ssl_keyfile=private_key,
+            ssl_certfile=tls.certificate,
+            ssl_keyfile=tls.private_key,
         )
         try:
             settings.load()
         except (OSError, ssl.SSLError) as error:
             self._listener.close()
             raise ConfigurationError(
-                f"{option} cannot use its certificate and key: {error}", hint="they are PEM files that belong together"
+                f"{place.option} cannot use its certificate and key: {error}",
+                hint="they are PEM files that belong together",
             ) from error
         if settings.ssl is not None:
             settings.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -209,6 +162,8 @@ class HttpServer:
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join(2 * _END_S)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 class _Server(uvicorn.Server):
@@ -265,7 +220,7 @@ class _Body:
     """Receives a body up to the limits of size and time; the rest is a disconnection."""
 
     def __init__(self, receive: Receive) -> None:
-        self._receive, self._left, self._is_whole = receive, _LARGEST_BODY, False
+        self._receive, self._left, self._is_whole = receive, LARGEST_BODY, False
         self._until = time.monotonic() + PATIENCE_S
 
     async def __call__(self) -> Message:
@@ -280,12 +235,21 @@ class _Body:
         return message if self._left >= 0 else {"type": "http.disconnect"}
 
 
-def _listening(host: str, port: int, option: str) -> BoundedListener:
+def _at_path(path: Path) -> socket.socket:
+    """A listening Unix socket that only this user reaches, in place of one that its process left behind."""
+    if path.is_socket():
+        with socket.socket(socket.AF_UNIX) as probe, suppress(ConnectionRefusedError):
+            probe.connect(str(path))
+            raise FileExistsError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        path.unlink()
+    made = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return BoundedListener(socket.create_server((host, port), family=family, backlog=128))
-    except OSError as error:
-        raise ConfigurationError(
-            f"{option}: cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="choose another address; port 0 is any free one",
-        ) from error
+        made.bind(str(path))
+    except OSError:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    made.listen(_BACKLOG)
+    return made

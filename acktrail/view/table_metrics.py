@@ -28,7 +28,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import rule_catalogue
-from acktrail.serving.metrics_endpoint import build_info, by, each, one
+from acktrail.serving.gauge_families import build_info, by, each, one
 from acktrail.tables.commit_order import greatest, in_order
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of

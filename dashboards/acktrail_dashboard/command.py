@@ -12,6 +12,7 @@ import typer
 
 from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot, command_group, echo_rows, spread
 from acktrail.config import TablesConfig, reports_folder
+from acktrail.errors import InputError
 from acktrail.text_tables import printable, table
 
 if TYPE_CHECKING:
@@ -34,18 +35,28 @@ def serve(
     allow_host: list[str] = typer.Option(  # typer's way to say it
         [], help="A name that readers reach the dashboard by, behind a proxy; may be repeated."
     ),
+    tls_certificate: Path | None = typer.Option(None, help="PEM file with the certificate chain, for https."),
+    tls_key: Path | None = typer.Option(None, help="PEM file with its private key."),
+    behind_tls_proxy: bool = typer.Option(
+        False, "--behind-tls-proxy", help="Listen for others without TLS: a proxy before the dashboard has it."
+    ),
 ) -> None:
     """Show the tables as web pages, until Ctrl-C. There are statuses, groups, share partitions, and the fate of a
     record.
 
-    Read only. It asks for nothing where only this machine reaches it; listening on another address needs a token.
+    Read only. It asks for nothing where only this machine reaches it; listening on another address needs a token, in
+    a file that only its owner may read, and TLS.
 
     Example: acktrail dashboard serve --tables ./tables
     """
+    from acktrail.serving.http_server import Tls
     from acktrail_dashboard.web.application import dashboard_server
 
+    if (tls_certificate is None) != (tls_key is None):
+        raise InputError("--tls-certificate and --tls-key go together", hint="give both")
+    tls = Tls(certificate=tls_certificate, private_key=tls_key, is_of_proxy=behind_tls_proxy)
     found = TablesConfig.from_environment(tables, tables_options)
-    server = dashboard_server(found, host=host, port=port, token_file=token_file, hosts=tuple(allow_host))
+    server = dashboard_server(found, host=host, port=port, token_file=token_file, hosts=tuple(allow_host), tls=tls)
     typer.echo(f"dashboard: {server.url}/", err=True)
     server.run()
 

@@ -16,7 +16,7 @@ from samples.sample_run import RUN, hostile_run
 from servers.web_server import web_server
 
 from acktrail.secrets import Password
-from acktrail.serving.http_server import Access
+from acktrail.serving.access import Access
 from acktrail_dashboard.report import render_html
 from acktrail_dashboard.web.application import create_app
 

@@ -248,6 +248,7 @@ def test_a_line_has_its_own_level(line: str, level: int) -> None:
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+KNOWN = "known to the tests, long enough"
 
 
 def acktrail(*words: str, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -275,7 +276,7 @@ class Served:
 
 
 @contextmanager
-def served(token: str = "known") -> Iterator[Served]:
+def served(token: str = KNOWN) -> Iterator[Served]:
     command = [ACKTRAIL, "run", "spark", "serve", "--port", str(free_port())]
     with subprocess.Popen(
         command, env=environment(**{TOKEN: token}), stdout=subprocess.PIPE, text=True
@@ -299,7 +300,7 @@ def test_a_port_that_is_taken_is_said_before_spark_starts() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = acktrail("run", "spark", "serve", "--port", str(taken.getsockname()[1]), **{TOKEN: "known"})
+        done = acktrail("run", "spark", "serve", "--port", str(taken.getsockname()[1]), **{TOKEN: KNOWN})
     assert done.returncode == 3
     assert "Address already in use" in done.stderr
 
@@ -314,16 +315,16 @@ def test_thirty_runs_leave_a_server_as_large_as_it_was(tmp_path: Path) -> None:
     world, here = twins(tmp_path)
     assert acktrail("run", "reconcile", "--master", "in-process", "--tables", here.config.uri).returncode == 0
     with served() as server:
-        refused = acktrail("run", "spark", "check", server.url, **{TOKEN: "guessed"})
+        refused = acktrail("run", "spark", "check", server.url, **{TOKEN: "guessed, and long enough"})
         assert refused.returncode != 0
-        assert "known" not in refused.stderr
-        place = json.loads(acktrail("run", "spark", "check", server.url, "--json", **{TOKEN: "known"}).stdout)
+        assert KNOWN not in refused.stderr
+        place = json.loads(acktrail("run", "spark", "check", server.url, "--json", **{TOKEN: KNOWN}).stdout)
         assert (place["master"], place["application_name"]) == ("local[2]", "acktrail")
         sizes = []
         for number in range(30):
             world.observe(f"again{number}")
             words = ("--master", server.url, "--tables", world.config.uri)
-            done = acktrail("run", "reconcile", *words, **{TOKEN: "known"})
+            done = acktrail("run", "reconcile", *words, **{TOKEN: KNOWN})
             assert done.returncode == 0, done.stderr
             sizes.append(server.memory_mb())
         assert sizes[-1] < sizes[9] * 1.1

@@ -17,7 +17,7 @@ from samples.health_tables import CLUSTER, HOSTILE, HealthTables
 from servers.workload import until
 
 from acktrail.model.queue_status import STATUS_TABLE
-from acktrail.serving.metrics_endpoint import label_value
+from acktrail.serving.gauge_families import label_value
 from acktrail.view import table_metrics
 from acktrail.view.table_metrics import metrics_text
 
@@ -194,6 +194,6 @@ def test_a_file_is_whole_or_not_there(health: HealthTables, tmp_path: Path, caps
     assert set(parsed((folder / "a.prom").read_text())) == set(parsed(printed))
     lost = run(capsys, "tables", "metrics", "--out", tmp_path / "no" / "a.prom", "--tables", health.config.uri)
     assert "cannot be written" in lost.complaint(3)
-    assert "is not host:port" in run(
+    assert "is no host:port" in run(
         capsys, "tables", "metrics", "--listen", "x", "--tables", health.config.uri
     ).complaint(3)

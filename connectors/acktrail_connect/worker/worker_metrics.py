@@ -20,7 +20,8 @@ from prometheus_client.registry import Collector
 
 from acktrail.errors import AcktrailError
 from acktrail.model.log_positions import Position, SourcePartition
-from acktrail.serving.metrics_endpoint import build_info, collector_served, label_value, repeated
+from acktrail.serving.gauge_families import build_info, label_value
+from acktrail.serving.metrics_endpoint import collector_served, repeated
 from acktrail_connect.contract import Gauge
 from acktrail_connect.source_batches import LogEnds, LogMark
 from acktrail_connect.worker.connector_run import ConnectorRun

@@ -27,9 +27,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from acktrail.config import TablesConfig, setting
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.secrets import Password
-from acktrail.serving.http_server import Access, HttpServer, Message, is_loopback, is_same
+from acktrail.serving.access import Access, Message, is_same
+from acktrail.serving.http_server import HttpServer, ListenAddress, Tls
+from acktrail.serving.tokens import checked_token, token_in
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
 from acktrail_dashboard.web.branch_views import branch_views
@@ -40,7 +42,12 @@ _LOG: Final = logging.getLogger("acktrail.dashboard")
 _NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
 """Where a login leads: a page of the dashboard, never another address."""
 _LARGEST_FORM: Final = 8_192
-_LEAST_TOKEN: Final = 16
+_VARIABLE: Final = "ACKTRAIL_DASHBOARD_TOKEN"
+_TOKENS_NAME: Final = "the token of the dashboard"  # what errors call it
+_SHELTER: Final = (
+    f"give --token-file (or set {_VARIABLE}), and --tls-certificate and --tls-key, or --behind-tls-proxy where a proxy "
+    "has the TLS; or listen on 127.0.0.1"
+)
 _COMPRESSED_FROM: Final = 1_000
 _OPENED: Final = (
     "queue_statuses", "run_totals", "status_changes", "queue_trends", "held_states", "findings",
@@ -98,39 +105,31 @@ def create_app(
 
 
 def dashboard_server(
-    tables: TablesConfig, *, host: str, port: int, token_file: Path | None = None, hosts: tuple[str, ...] = ()
+    tables: TablesConfig,
+    *,
+    host: str,
+    port: int,
+    token_file: Path | None = None,
+    hosts: tuple[str, ...] = (),
+    tls: Tls | None = None,
 ) -> HttpServer:
     """The dashboard of `tables` at an address of this machine; `port` 0: any free one. `hosts`: names that others reach
     it by, behind a proxy. Raises ConfigurationError: the address is none, or taken; others can reach it and there is no
-    token; the token is too short or cannot be read; NoTables: there are none."""
+    token or no TLS; the token is too short or cannot be read, or others can read its file; NoTables: there are none."""
     Tables(tables).ensure_there()
-    app = create_app(tables, access=_access(host, token_file, hosts))
-    server = HttpServer(app, host, port, option="--port", is_behind_proxy=True)
+    access = Access(token=_token(token_file), hosts=hosts)
+    app = create_app(tables, access=access)
+    place = ListenAddress(option="--host", host=host, port=port)
+    server = HttpServer(app, place, access, tls=tls, hint=_SHELTER, reads_proxy_headers=True)
     app.state.prepare()
     return server
 
 
-def _access(host: str, token_file: Path | None, hosts: tuple[str, ...]) -> Access:
-    token = _token(token_file)
-    is_own = is_loopback(host)
-    if token is None and not is_own:
-        raise ConfigurationError(
-            f"others can reach {host}, and the dashboard has no token",
-            hint="give --token-file or set ACKTRAIL_DASHBOARD_TOKEN, or listen on 127.0.0.1",
-        )
-    own_names = (*hosts, host) if is_own or hosts else None
-    return Access(token=None if token is None else Password(token), hosts=own_names)
-
-
-def _token(file: Path | None) -> str | None:
-    try:
-        token = file.read_text(encoding="utf-8-sig").strip() if file else setting("ACKTRAIL_DASHBOARD_TOKEN") or None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the token in {file}", hint="name a text file") from error
-    if token is not None and len(token) < _LEAST_TOKEN:
-        message = f"the token of the dashboard has fewer than {_LEAST_TOKEN} characters"
-        raise ConfigurationError(message, hint="make one: openssl rand -hex 24")
-    return token
+def _token(file: Path | None) -> Password | None:
+    if file is not None:
+        return token_in(file, _TOKENS_NAME)
+    text = setting(_VARIABLE)
+    return checked_token(text, f"{_TOKENS_NAME} in {_VARIABLE}") if text else None
 
 
 class _Dashboard:
@@ -283,8 +282,6 @@ async def _guarded(access: Access, request: Request, answer: Answer) -> Response
 
 def _refusal(access: Access, request: Request) -> Response | None:
     """What a request gets in place of a page that it may not see: the login, or a plain line for programs."""
-    if not access.serves(request.headers.get("host", "")):
-        return PlainTextResponse("the Host header names another server\n", 403)
     path = path_within(request.scope)
     if path.startswith(_OPEN_PATHS) or access.admits(request.headers.get("authorization", "")):
         return None

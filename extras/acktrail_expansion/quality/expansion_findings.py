@@ -124,7 +124,7 @@ _COUNTED: Final = (
 
 def expansion_metrics(tables: Tables, cluster: str) -> Iterator[Metric]:
     """None before the first audit. Raises ConfigurationError, RetryableError: a table cannot be read."""
-    from acktrail.serving.metrics_endpoint import by, one
+    from acktrail.serving.gauge_families import by, one
 
     if not tables.exists("partition_expansions"):
         return

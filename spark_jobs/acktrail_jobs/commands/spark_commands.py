@@ -15,6 +15,7 @@ from acktrail.cli.common_options import AsJson
 from acktrail.cli.progress import interruptible
 from acktrail.config import be_spark_of_this_machine, environment
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.serving.tokens import checked_token
 from acktrail_jobs.engine import translated
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
@@ -56,8 +57,10 @@ def _serve(
     """
     from acktrail_jobs.session import spark_session, wait_for_java
 
-    if not environment().get(_TOKEN):
+    token = environment().get(_TOKEN)
+    if not token:
         raise ConfigurationError(f"{_TOKEN} is not set", hint=f'export {_TOKEN}="$(openssl rand -hex 32)"')
+    checked_token(token, _TOKEN)
     _check_port(port)
     be_spark_of_this_machine(sys.executable)
     settings = {**_SERVER, "spark.connect.grpc.binding.port": str(port)}

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
+
+from servers.workload import until
 
 __all__ = ["ConnectWorker", "connect_worker"]
 
@@ -50,6 +54,32 @@ class ConnectWorker:
         self._reader = threading.Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
         self._reader.start()
 
+    @property
+    def url(self) -> str | None:
+        """Of REST; None: it does not answer yet."""
+        return self._said("REST interface at ")
+
+    @property
+    def token(self) -> str:
+        """What callers of REST send, from the file that the log names."""
+        file = self._said("callers of REST send the token in ")
+        return Path(file).read_text().strip() if file else ""
+
+    def _said(self, beginning: str) -> str | None:
+        found = [line.partition(beginning)[2] for line in self.said if beginning in line]
+        return found[-1] if found else None
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
+        """Code and text of the answer. Waits for REST; headers as keyword arguments, the token unless another
+        Authorization is given."""
+        until(lambda: self.url or self.process is None or self.process.poll() is not None, what="REST")
+        assert self.url, self.said
+        sent = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **headers}
+        with closing(_connection(self.url)) as connection:
+            connection.request(method, path, None if body is None else json.dumps(body), sent)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
     def kill(self) -> None:
         """SIGKILL, as a crash would end it; a process that is over already does not count."""
         assert self.process is not None
@@ -84,6 +114,16 @@ class ConnectWorker:
                 self.said.append(line.rstrip())
 
 
+def _connection(url: str) -> HTTPConnection:
+    scheme, _, place = url.partition(":")
+    if scheme != "unix":
+        return HTTPConnection(place.strip("/"), timeout=60)
+    connection = HTTPConnection("localhost", timeout=60)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(place)
+    return connection
+
+
 @contextmanager
 def connect_worker(
     folder: Path,
@@ -96,12 +136,15 @@ def connect_worker(
     lines = [f'"{key}" = {json.dumps(value)}\n' for key, value in worker.items()]
     # Keys with dots are quoted: TOML would make tables of them, which mean the same.
     (folder / "worker.toml").write_text("".join(lines))
+    (folder / "worker.toml").chmod(0o600)
     files = []
     for number, connector in enumerate(connectors):
         files.append(folder / f"connector-{number}.json")
         files[-1].write_text(json.dumps(connector))
     command = [sys.executable, "-m", "acktrail.cli.main", "connect", "standalone", str(folder / "worker.toml")]
-    running = ConnectWorker(folder=folder, command=[*command, *map(str, files)], environment={})
+    running = ConnectWorker(
+        folder=folder, command=[*command, *map(str, files)], environment={"STATE_DIRECTORY": str(folder)}
+    )
     try:
         yield running
     finally:

@@ -40,10 +40,10 @@ def less_patience(monkeypatch: pytest.MonkeyPatch, patience_s: float) -> None:
 
 
 @contextmanager
-def callers(address: str, manner: str, path: str) -> Iterator[list[socket.socket]]:
+def callers(address: str, manner: str, path: str, token: str = "") -> Iterator[list[socket.socket]]:
     """More connections to `address` (host:port) than a small listener takes, in one `manner` of `RUDE`. Who reads
     nothing asks for `path` often, at once, and has a small buffer."""
-    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n"
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
     sent = {"sends nothing": "", "begins a request": request, "reads nothing": f"{request}\r\n" * _PIPELINED}[manner]
     with ExitStack() as opened:
         made = []

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from connect.worker.rest.conftest import TOKEN
 from servers.rude_callers import RUDE, callers, less_patience, small_listeners
 from servers.workload import until
 from starlette.responses import Response
 
 from acktrail.config import TablesConfig
-from acktrail.serving.http_server import HttpServer
+from acktrail.serving.access import Access
+from acktrail.serving.http_server import HttpServer, ListenAddress
 from acktrail.tables.delta.store import Tables
 from acktrail_connect.worker.worker_metrics import metrics_served
 from acktrail_dashboard.web.application import dashboard_server
@@ -59,11 +61,11 @@ def test_rude_callers_hold_up_nobody(
     for number in range(50):  # so that the metrics are larger than the buffers
         stopped = {"name": f"stopped-{number}", "config": CONFIG, "initial_state": "STOPPED"}
         assert worker("POST", "/connectors", stopped).code == 201
-    with listener(worker, tmp_path) as (address, path), callers(address, manner, path):
+    with listener(worker, tmp_path) as (address, path), callers(address, manner, path, TOKEN):
         for number in range(1, 9):
             world.logs[0].end_offset = number
             with closing(HTTPConnection(address, timeout=60)) as connection:
-                connection.request("GET", path, headers={"Host": "localhost"})
+                connection.request("GET", path, headers={"Host": "localhost", "Authorization": f"Bearer {TOKEN}"})
                 answer = connection.getresponse()
                 assert (answer.status, bool(answer.read())) == (200, True), number
         until(lambda: 8 in world.tables.positions.values())
@@ -80,7 +82,7 @@ def test_slow_callers_get_the_whole_answer(monkeypatch: Any) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await Response(body)(scope, receive, send)
 
-    with HttpServer(app, "127.0.0.1", 0, option="any") as server:
+    with HttpServer(app, ListenAddress(option="any", host="127.0.0.1"), Access()) as server:
         host, port = server.address.split(":")
         with socket.create_connection((host, int(port)), timeout=30) as caller:
             caller.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -1,0 +1,56 @@
+"""Families of gauges for Prometheus, and names from a cluster as harmless values of labels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from acktrail import __version__
+from acktrail.text_tables import printable
+
+_MOST: Final = 200
+_KEPT: Final = 160
+
+
+def build_info() -> GaugeMetricFamily:
+    """1, with the version as a label."""
+    build = GaugeMetricFamily("acktrail_build_info", "Version of acktrail.", labels=["version"])
+    build.add_metric([__version__], 1)
+    return build
+
+
+def label_value(name: str) -> str:
+    """`name` as it is, if it is printable and at most 200 characters. Else escaped and cut, with the beginning of its
+    SHA-256 behind it, so that two names never have one value. (Quotes and backslashes are escaped by the exposition.)
+
+    >>> label_value("orders")
+    'orders'
+    """
+    shown = printable(name)
+    if shown == name and len(name) <= _MOST:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{shown[:_KEPT]}~{digest}"
+
+
+def each(cluster: str, name: str, about: str, samples: Iterable[tuple[Any, ...]], *labels: str) -> Metric:
+    """A family with the label ``cluster`` before `labels`. Its series are `samples`: the values of `labels`, then the
+    number; one without a number is left out."""
+    family = GaugeMetricFamily(f"acktrail_{name}", about, labels=["cluster", *labels])
+    for *values, number in samples:
+        if number is not None:
+            family.add_metric([*map(label_value, (cluster, *values))], number)
+    return family
+
+
+def one(cluster: str, name: str, about: str, number: float | None) -> Metric:
+    """A family with one series; none where `number` is not known."""
+    return each(cluster, name, about, [(number,)])
+
+
+def by(cluster: str, name: str, about: str, label: str, counts: Mapping[str, Any]) -> Metric:
+    """A family with a series for each of `counts`, by `label`."""
+    return each(cluster, name, about, counts.items(), label)

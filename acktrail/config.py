@@ -164,6 +164,12 @@ def cache_folder() -> Path:
     return _path("ACKTRAIL_CACHE") or (_path("XDG_CACHE_HOME") or Path.home() / ".cache") / "acktrail"
 
 
+def state_folder() -> Path:
+    """The folder for what a service of this user keeps: systemd's, else the user's."""
+    named = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return Path(named) if named else (_path("XDG_STATE_HOME") or Path.home() / ".local/state") / "acktrail"
+
+
 def reports_folder() -> Path | None:
     """The folder of reports, if the environment names one."""
     return _path("ACKTRAIL_REPORTS")

@@ -19,8 +19,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -74,41 +74,71 @@ class _Reference(NamedTuple):
         return cls(match[0], provider, place, key)
 
 
+class NoValueThere(ConfigurationError):
+    """A reference that may be resolved, and gives nothing: its file is absent, unreadable, none, or has no such key."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Providers:
     """Where references may lead. `base`: where relative paths begin (None: the working folder). `folders`: where files
     must lie, links followed (None: anywhere), as Kafka's ``allowed.paths``. `variables`: names that variables of the
     environment must have, ``*`` for any part (None: any), as Kafka's ``allowlist.pattern``. `withheld`: texts whose own
-    references lead to what no other may read; a folder among them stands for all that is in it. What was found is added
-    to `seen`, so that it can be hidden."""
+    references lead to what no other may read; a folder among them stands for all that is in it. `is_for_owner`: only
+    the owner of a file may be able to read it. What was found is added to `seen`, so that it can be hidden."""
 
     base: Path | None = None
     folders: Sequence[Path] | None = None
     variables: Sequence[str] | None = None
     withheld: Sequence[str] = ()
+    is_for_owner: bool = False
     seen: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def unbounded(self) -> Providers:
+        """The same for texts of the operator: their references lead anywhere but to what is withheld."""
+        return replace(self, folders=None, variables=None)
 
     def resolve(self, text: str) -> str:
         """`text` with what its references lead to in their place. Raises ConfigurationError: a reference is not
-        understood; there is no such variable, file or key; it leads to something other than a file, or elsewhere than
-        allowed."""
+        understood, or leads elsewhere than allowed; NoValueThere."""
 
         def found(match: re.Match[str]) -> str:
-            value = self._value(match)
+            value = self._value(_Reference.of(match))
             self.seen.add(value)
             return value
 
         return _REFERENCE.sub(found, text)
 
-    def _value(self, match: re.Match[str]) -> str:
-        wanted = _Reference.of(match)
+    def check(self, text: str) -> None:
+        """Pass where the references of `text` are understood and allowed. No file is looked at. Raises
+        ConfigurationError."""
+        for match in _REFERENCE.finditer(text):
+            wanted = _Reference.of(match)
+            self._ensure_allowed(wanted, Path(os.path.abspath(self._path(wanted.place))))
+
+    def _value(self, wanted: _Reference) -> str:
+        self._ensure_allowed(wanted, _real(self._path(wanted.place)))
         owners = (_Reference.of(own) for text in self.withheld for own in _REFERENCE.finditer(text))
         if any(self._reaches(wanted, own) for own in owners):
             hint = "refer to a secret of its own"
             raise ConfigurationError(f"{wanted.shown}: it leads to what is the worker's own", hint=hint)
+        if wanted.provider == _FILE:
+            return self._of_file(wanted.shown, wanted.place, wanted.key)
+        value = os.environ.get(wanted.place)
+        if value is None:
+            raise ConfigurationError(f"{wanted.shown}: the variable is not set", hint=f"set {wanted.place}")
+        return value
+
+    def _ensure_allowed(self, wanted: _Reference, path: Path) -> None:
+        """`path`: the file of a reference, absolute."""
         if wanted.provider == _ENV:
-            return self._of_environment(wanted.shown, wanted.place)
-        return self._of_file(wanted.shown, wanted.place, wanted.key)
+            if self.variables is not None and not any(fnmatchcase(wanted.place, each) for each in self.variables):
+                message = f"{wanted.shown}: the variable is not one of those allowed"
+                raise ConfigurationError(message, hint=_allowed("variables", self.variables))
+        elif self.folders is not None:
+            places = {each for folder in self.folders for each in (_real(folder), Path(os.path.abspath(folder)))}
+            if not any(path.is_relative_to(each) for each in places):
+                message = f"{wanted.shown}: the file lies elsewhere than allowed"
+                raise ConfigurationError(message, hint=_allowed("paths", self.folders))
 
     def _reaches(self, wanted: _Reference, own: _Reference) -> bool:
         """Whether `wanted` gives all or a part of what `own` gives."""
@@ -117,20 +147,15 @@ class Providers:
         if own.provider == _ENV:
             return wanted.place == own.place
         file, other = self._path(wanted.place), self._path(own.place)
-        is_same = file.exists() and other.exists() and file.samefile(other)  # by another name, too
-        return is_same or file.resolve().is_relative_to(other.resolve())
+        try:
+            if file.samefile(other):  # by another name
+                return True
+        except OSError:
+            pass
+        return _real(file).is_relative_to(_real(other))
 
     def _path(self, place: str) -> Path:
         return home_path(place) if self.base is None else self.base / home_path(place)
-
-    def _of_environment(self, shown: str, name: str) -> str:
-        if self.variables is not None and not any(fnmatchcase(name, each) for each in self.variables):
-            allowed = ", ".join(self.variables)
-            raise ConfigurationError(f"{shown}: the variable is not one of those allowed", hint=f"allowed: {allowed}")
-        value = os.environ.get(name)
-        if value is None:
-            raise ConfigurationError(f"{shown}: the variable is not set", hint=f"set {name}")
-        return value
 
     def _of_file(self, shown: str, place: str, key: str) -> str:
         path = self._path(place)
@@ -138,27 +163,39 @@ class Providers:
             self._check_file(shown, path)
             if not key:
                 return path.read_text(encoding="utf-8-sig").removesuffix("\n")
-            properties = read_properties(path)
+            properties = _properties(shown, path)
         except OSError as error:
-            raise ConfigurationError(f"{shown}: cannot read {path}: {error.strerror}", hint="check the path") from None
+            raise NoValueThere(f"{shown}: cannot read {path}: {error.strerror}", hint="check the path") from None
         except UnicodeDecodeError:
-            raise ConfigurationError(
-                f"{shown}: {path} is no UTF-8 text", hint="name the file with the secret"
-            ) from None
+            raise NoValueThere(f"{shown}: {path} is no UTF-8 text", hint="name the file with the secret") from None
         if key not in properties:
-            raise ConfigurationError(f"{shown}: {path} has no such key", hint="one key=value a line")
+            raise NoValueThere(f"{shown}: {path} has no such key", hint="one key=value a line")
         return properties[key]
 
     def _check_file(self, shown: str, path: Path) -> None:
-        folders = self.folders
-        if folders is not None and not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
-            allowed = ", ".join(map(str, folders)) or "no folder"
-            raise ConfigurationError(f"{shown}: the file lies elsewhere than allowed", hint=f"allowed: {allowed}")
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):  # a pipe or a device would be waited for
-            raise ConfigurationError(f"{shown}: {path} is no file", hint="a reference leads to a regular file")
+            raise NoValueThere(f"{shown}: {path} is no file", hint="a reference leads to a regular file")
         if found.st_size > _LARGEST_FILE:
-            raise ConfigurationError(f"{shown}: {path} is larger than 1 MiB", hint="name the file with the secret")
+            raise NoValueThere(f"{shown}: {path} is larger than 1 MiB", hint="name the file with the secret")
+        if self.is_for_owner and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ConfigurationError(f"{shown}: others may read or write {path}", hint=f"chmod 600 {path}")
+
+
+def _properties(shown: str, path: Path) -> dict[str, str]:
+    try:
+        return read_properties(path)
+    except ConfigurationError as error:
+        raise NoValueThere(f"{shown}: {error.message}", hint=error.hint) from None
+
+
+def _real(path: Path) -> Path:
+    """Without links; of a circle of links what it can."""
+    return Path(os.path.realpath(path))
+
+
+def _allowed(what: str, names: Sequence[object]) -> str:
+    return f"allowed: {', '.join(map(str, names)) or 'none'} (config.providers.allowed.{what} in the worker's file)"
 
 
 def read_properties(file: Path) -> dict[str, str]:
@@ -185,12 +222,15 @@ def home_path(text: str) -> Path:
     return Path.home() / text[2:] if text.startswith("~/") else Path(text)
 
 
-def resolve_all(properties: Mapping[str, str], subject: str, *, base: Path | None = None) -> dict[str, str]:
-    """`properties` with every value resolved; errors begin with `subject` and the property's name."""
+def resolve_all(
+    properties: Mapping[str, str], subject: str, *, base: Path | None = None, kept_to_owner: Collection[str] = ()
+) -> dict[str, str]:
+    """`properties` with every value resolved; errors begin with `subject` and the property's name. Only the owner may
+    be able to read files that those in `kept_to_owner` refer to."""
     resolved = {}
     for name, text in properties.items():
         try:
-            resolved[name] = Providers(base=base).resolve(text)
+            resolved[name] = Providers(base=base, is_for_owner=name in kept_to_owner).resolve(text)
         except ConfigurationError as error:
             raise ConfigurationError(f"{subject}, {name}: {error.message}", hint=error.hint) from None
     return resolved

@@ -115,6 +115,11 @@ def is_reference(text: Any) -> bool:
     return isinstance(text, str) and _REFERENCE.fullmatch(text) is not None
 
 
+def takes_reference(name: str, kind: ConfigType | None) -> bool:
+    """Whether a key's text may refer to a secret: it is one itself, or names a file with a key or a certificate."""
+    return kind is ConfigType.PASSWORD or is_secret(name) or name.endswith(".location")
+
+
 def shown(name: str, text: Any) -> Any:
     """A configured text as it may be shown: hidden where the name says that it is a secret, unless it is a reference
     to one (``${file:...}``)."""
@@ -191,7 +196,8 @@ _CHECKS: Final = {"name": NAME, "non_empty": NON_EMPTY, "unique": _UNIQUE, "fold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key. `group` and the order of definition arrange the reference."""
+    """One key. `group` and the order of definition arrange the reference. `says_where` False: a text that has nothing
+    to do with where a connection goes; a change of any other one makes a caller of REST send the secrets again."""
 
     name: str
     type: ConfigType
@@ -200,6 +206,7 @@ class ConfigKey:
     importance: Importance = Importance.MEDIUM
     validator: Validator | None = None
     group: str = "Connector"
+    says_where: bool = True
 
     @property
     def is_required(self) -> bool:

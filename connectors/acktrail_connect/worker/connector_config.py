@@ -7,13 +7,15 @@ with ``transforms.T.``; all others are the source's or common ones.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration
-from acktrail.secrets import HIDDEN, Providers
+from acktrail.secrets import HIDDEN, NoValueThere, Providers, has_reference
+from acktrail.text_tables import printable
 from acktrail_connect.config_def import (
     ConfigDef,
     ConfigKey,
@@ -23,6 +25,7 @@ from acktrail_connect.config_def import (
     Texts,
     is_reference,
     keys_in,
+    takes_reference,
     text_of,
     under,
 )
@@ -31,6 +34,7 @@ from acktrail_connect.task_execution import FlushPolicy
 from acktrail_connect.worker.plugins import PluginKind, load
 from acktrail_connect.worker.redaction import Redaction, secrets_of, shown_text
 
+_LOG: Final = logging.getLogger("acktrail.connect")
 SINK_PREFIX: Final = "sink."
 SINK_CLASS: Final = "sink.class"
 DEFAULT_SINK: Final = "DeltaSink"
@@ -116,6 +120,20 @@ def validate(config: Mapping[str, Any], hidden: Collection[str] = ()) -> tuple[C
     known = {value.name for value in values}
     values += [ConfigValue(name=key, errors=(text,)) for key, text in wrong.items() if key not in known]
     return keys, values
+
+
+def shown_config(config: Texts) -> dict[str, Any]:
+    """A configuration as it may be shown: secrets that are not references are hidden."""
+    keys = validate(config)[0].keys
+    return {key: shown_text(key, keys[key].type if key in keys else None, text) for key, text in config.items()}
+
+
+def with_defaults(config: Texts, defaults: Texts) -> dict[str, Any]:
+    """The `defaults` that this connector knows, and its own keys: one sink's keys mean nothing to another."""
+    keys, _ = validate({**defaults, **config})
+    prefixes = tuple(keys.open_prefixes)
+    known = {key: text for key, text in defaults.items() if key in keys.keys or key.startswith(prefixes)}
+    return {**known, **config}
 
 
 def shapes(name: str) -> bool:
@@ -219,28 +237,52 @@ class ResolvedConfig:
         return ConfigValue(name=self.redact(value.name), value=text, errors=errors)
 
 
-def resolve_config(given: Texts, providers: Providers) -> ResolvedConfig:
-    """Resolve what can be resolved; what cannot is in `wrong`."""
+def resolve_config(
+    given: Texts,
+    providers: Providers,
+    *,
+    of_operator: Collection[str] = (),
+    not_kept: Mapping[str, tuple[str, ...]] | None = None,
+    looks: bool = True,
+) -> ResolvedConfig:
+    """Resolve what can be resolved; what cannot is in `wrong`. Texts of the keys `of_operator` are from the worker's
+    file. Secrets in `not_kept` are left out, for these reasons. `looks` False: no reference of a connector is followed,
+    so that no caller learns which files there are."""
+    with Redaction().errors():
+        definitions, _ = validate(given)
+    kinds = {name: key.type for name, key in definitions.keys.items()}
     own = replace(providers, seen=set())
+    not_kept = not_kept or {}
+    given = {**given, **dict.fromkeys(not_kept, HIDDEN)}
     values, wrong = dict[str, Any](), dict[str, tuple[str, ...]]()
     for name, text in given.items():
-        values[name], error = _resolved(name, text, own)
-        wrong |= error
-    with Redaction(own.seen).errors():
-        definitions, _ = validate(values)
-    passwords = [name for name, key in definitions.keys.items() if key.type is ConfigType.PASSWORD]
+        try:
+            is_free = name in of_operator
+            values[name] = _resolved(name, text, kinds.get(name), own, is_free=is_free, looks=looks or is_free)
+        except ConfigurationError as error:
+            values[name], wrong[name] = text, (f"{name}: {error.with_hint}",)
+    passwords = [name for name, kind in kinds.items() if kind is ConfigType.PASSWORD]
     redact = Redaction([*own.seen, *secrets_of(given, values, passwords)])
-    return ResolvedConfig(given=given, values=values, wrong=wrong, redact=redact)
+    return ResolvedConfig(given=given, values=values, wrong={**wrong, **not_kept}, redact=redact)
 
 
-def _resolved(name: str, text: Any, providers: Providers) -> tuple[Any, dict[str, tuple[str, ...]]]:
-    """A value and what is wrong with its references."""
+def _resolved(
+    name: str, text: Any, kind: ConfigType | None, providers: Providers, *, is_free: bool, looks: bool
+) -> Any:
+    """A value. Raises ConfigurationError: it has a reference that it must not have, or that leads nowhere."""
     if text == HIDDEN:
-        return text, {name: (f"{name}: {HIDDEN} stands for a secret that this connector does not have: send it",)}
+        raise ConfigurationError(f"{HIDDEN} stands for a secret that this connector does not have: send it")
+    if not isinstance(text, str) or not has_reference(text):
+        return text
+    if shapes(name):
+        raise ConfigurationError("names of connectors, plug-ins and transforms are no references")
+    if not is_free and not takes_reference(name, kind):
+        raise ConfigurationError("only passwords and files of keys or certificates may be references: send the text")
     try:
-        value = providers.resolve(text) if isinstance(text, str) else text
-    except AcktrailError as error:
-        return text, {name: (f"{name}: {error.message}",)}
-    if shapes(name) and value != text:
-        return text, {name: (f"{name}: names of connectors, plug-ins and transforms are no references",)}
-    return value, {}
+        if looks:
+            return (providers.unbounded() if is_free else providers).resolve(text)
+        providers.check(text)
+    except NoValueThere as error:  # one answer for all: a caller must not learn what is there
+        _LOG.warning("%s: %s", printable(name), printable(error.message), extra={"event": "no_value_there"})
+        raise ConfigurationError("its reference gives no value; the worker's log says why") from None
+    return text

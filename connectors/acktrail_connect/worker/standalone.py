@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -31,19 +30,19 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     bounded run ended with a failure. Raises ConfigurationError before anything runs."""
     config = WorkerConfig.read(worker_file)
     given = [connector_file(file) for file in connector_files]
-    providers = replace(config.providers, base=worker_file.absolute().parent)
+    providers = config.providers
     owner = config["worker.name"] or f"{socket.gethostname()}:{worker_file.absolute()}"
     lease = (owner, config["lease.ttl.ms"] / 1_000) if config["lease"] else None
     store = ConfigStore(config.file("config.storage.dir"))
-    own_cluster = partial(cluster_of, config.defaults, providers)
+    own_cluster = partial(cluster_of, config.defaults, providers.unbounded())
     worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease, own_cluster=own_cluster)
     log_to_stderr(as_json=config["log.format"] == "json", redact=worker.redact_all)
     with stop_on_signals() as stop, ExitStack() as serving:
         _serve(worker, config, serving)
         worker.start()
         for name, texts in given:
-            worker.put(name, texts)
-        return _wait(worker, stop, is_bounded=not config["rest.listener"])
+            worker.put(name, texts, is_of_operator=True)
+        return _wait(worker, stop, is_bounded=not config.has_rest)
 
 
 def _serve(worker: Worker, config: WorkerConfig, serving: ExitStack) -> None:
@@ -54,7 +53,7 @@ def _serve(worker: Worker, config: WorkerConfig, serving: ExitStack) -> None:
         address = serving.enter_context(metrics_served(worker, config["metrics.listener"]))
         _LOG.info("metrics at %s", address, extra={"event": "metrics_started"})
     serving.callback(worker.stop)
-    if config["rest.listener"]:
+    if config.has_rest:
         from acktrail_connect.worker.rest.application import rest_server  # a worker without it needs no FastAPI
 
         server = serving.enter_context(rest_server(worker, config))

@@ -13,13 +13,20 @@ from weakref import WeakValueDictionary
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.model.log_positions import Position, SourcePartition
-from acktrail.secrets import HIDDEN, Providers
+from acktrail.secrets import Providers
 from acktrail_connect.config_def import ConfigKey, ConfigValue, Texts
 from acktrail_connect.contract import LeaseTerms, WorkLease
-from acktrail_connect.worker.connector_config import ConnectorPlan, resolve_config, validate
+from acktrail_connect.worker.connector_config import (
+    ConnectorPlan,
+    ResolvedConfig,
+    resolve_config,
+    shown_config,
+    with_defaults,
+)
 from acktrail_connect.worker.connector_run import ConfigStore, ConnectorRun, StoredConnector
+from acktrail_connect.worker.kept_secrets import kept, not_kept
 from acktrail_connect.worker.plugins import PluginKind, version_of
-from acktrail_connect.worker.redaction import Redaction, shown_text
+from acktrail_connect.worker.redaction import Redaction
 from acktrail_connect.worker.task_thread import RunState, RunStatus, TaskThread
 
 _LOG: Final = logging.getLogger("acktrail.connect")
@@ -108,9 +115,7 @@ class Worker:
 
     def config(self, name: str) -> dict[str, Any]:
         """The configuration as it may be shown: secrets that are not references are hidden. Raises UnknownName."""
-        config = self._stored(name).config
-        types = {name: key.type for name, key in validate(config)[0].keys.items()}
-        return {key: shown_text(key, types.get(key), value) for key, value in config.items()}
+        return shown_config(self._stored(name).config)
 
     def version(self, name: str) -> str | None:
         """The version of the package that the connector's source comes from; None: not known. Raises UnknownName."""
@@ -163,21 +168,25 @@ class Worker:
         with self._changing(name):
             if name in self._runs:
                 raise ConnectorConflict(f"Connector {name} already exists", hint="change it: PUT its config")
-            self._put(name, config, target)
+            self._put(name, config, target, sent=config)
 
-    def put(self, name: str, config: Texts) -> bool:
-        """Create a connector or replace its configuration; whether it is new. Raises InvalidConfiguration with all that
-        is wrong."""
+    def put(self, name: str, config: Texts, *, is_of_operator: bool = False) -> bool:
+        """Create a connector or replace its configuration; whether it is new. `is_of_operator`: it is from a file
+        beside the worker's, which may have secrets of ``[connector]`` sent to any address. Raises InvalidConfiguration
+        with all that is wrong."""
         with self._changing(name):
             is_new = name not in self._runs
-            self._put(name, config, RunState.RUNNING if is_new else self.target(name))
+            target = RunState.RUNNING if is_new else self.target(name)
+            self._put(name, config, target, sent=None if is_of_operator else config)
         return is_new
 
     def patch(self, name: str, changes: Texts) -> None:
         """Change some keys; null removes one. Raises UnknownName, InvalidConfiguration."""
         with self._changing(name):
-            config = {**self._stored(name).config, **self._kept(name, changes)}
-            self._put(name, {key: value for key, value in config.items() if value is not None}, self.target(name))
+            before = self._stored(name).config
+            config = {**before, **kept(changes, before)}
+            own = {key: value for key, value in config.items() if value is not None}
+            self._put(name, own, self.target(name), sent=changes)
 
     def delete(self, name: str) -> None:
         """Stop and forget a connector; what it wrote stays. Raises UnknownName."""
@@ -253,8 +262,10 @@ class Worker:
 
     def validate(self, config: Texts) -> list[tuple[ConfigKey | None, ConfigValue]]:
         """Every key with its value as it may be shown, and what is wrong with it."""
-        given = self._merged(self._kept(str(config.get("name", "")), config))
-        return resolve_config(given, self._providers).validated()
+        name = str(config.get("name", ""))
+        before = self._before(name)
+        own = kept(config, before)
+        return self._resolved(own, not_kept(config, own, before, self._defaults), looks=False).validated()
 
     def redact_all(self, text: str) -> str:
         """`text` without the secrets of any connector."""
@@ -282,23 +293,28 @@ class Worker:
         with lock:
             yield
 
-    def _kept(self, name: str, config: Texts) -> dict[str, Any]:
-        """`config` with the old values of what was sent back as it is shown."""
-        before = self._store.all().get(name)
-        return {
-            key: before.config.get(key, value) if value == HIDDEN and before is not None else value
-            for key, value in config.items()
-        }
+    def _before(self, name: str) -> Texts | None:
+        stored = self._store.all().get(name)
+        return None if stored is None else stored.config
 
-    def _put(self, name: str, config: Texts, target: RunState) -> None:
+    def _resolved(self, own: Texts, lacks: Mapping[str, tuple[str, ...]], *, looks: bool = True) -> ResolvedConfig:
+        """`lacks`: secrets that its caller must send again."""
+        merged = with_defaults(own, self._defaults)
+        of_operator = merged.keys() - own.keys()
+        return resolve_config(merged, self._providers, of_operator=of_operator, not_kept=lacks, looks=looks)
+
+    def _put(self, name: str, config: Texts, target: RunState, *, sent: Texts | None = None) -> None:
+        """`sent`: what a caller of REST sent; None: it is the worker's own, with all its secrets."""
         named = config.get("name", name)
         if named != name:
             raise InputError(f"Connector name configuration ({named}) doesn't match connector name {name}")
-        stored = StoredConnector(config={**self._kept(name, config), "name": name}, target=target)
+        before = self._before(name)
+        stored = StoredConnector(config={**kept(config, before), "name": name}, target=target)
         with self._lock:
             old = self._runs.get(name, self._leaving.get(name))
         after = old if isinstance(old, ConnectorRun) else None
-        made = self._new_run(stored, after)  # raises before anything is changed
+        lacks = {} if sent is None else not_kept(sent, stored.config, before, self._defaults)
+        made = self._new_run(stored, after, lacks)  # raises before anything is changed
         with self._lock:
             self._store.put(name, stored)
             self._leaving.pop(name, None)
@@ -309,7 +325,7 @@ class Worker:
 
     def _run(self, name: str, stored: StoredConnector) -> None:
         try:
-            run = self._new_run(stored)
+            run = self._new_run(stored, None, {})
         except AcktrailError as error:
             _LOG.error("connector %s: %s", name, error.message)
             self._runs[name] = error
@@ -317,8 +333,10 @@ class Worker:
         self._runs[name] = run
         run.start()
 
-    def _new_run(self, stored: StoredConnector, after: ConnectorRun | None = None) -> ConnectorRun:
-        resolved = resolve_config(self._merged(stored.config), self._providers)
+    def _new_run(
+        self, stored: StoredConnector, after: ConnectorRun | None = None, lacks: Texts | None = None
+    ) -> ConnectorRun:
+        resolved = self._resolved(stored.config, lacks or {})
         made = resolved.plan()
         with resolved.redact.errors():
             lease = self._lease_of(made)
@@ -332,13 +350,6 @@ class Worker:
         owner, ttl_s = self._lease
         terms = LeaseTerms(connector=made.name, owner=owner, ttl_s=ttl_s, reads_logs=made.source.reads_logs)
         return made.sink.lease(terms)
-
-    def _merged(self, config: Texts) -> dict[str, Any]:
-        """The defaults that this connector knows, and its own keys: one sink's keys mean nothing to another."""
-        keys, _ = validate({**self._defaults, **config})
-        prefixes = tuple(keys.open_prefixes)
-        known = [key for key in self._defaults if key in keys.keys or key.startswith(prefixes)]
-        return {**{key: self._defaults[key] for key in known}, **config}
 
     def _stored(self, name: str) -> StoredConnector:
         with self._lock:

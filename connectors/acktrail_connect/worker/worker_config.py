@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from acktrail.config import state_folder
 from acktrail.errors import AcktrailError, ConfigurationError, InvalidConfiguration
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.secrets import Providers, resolve_all
+from acktrail.secrets import Providers, has_reference, home_path, resolve_all
 from acktrail.text_parsing import parse_json, parse_toml
 from acktrail_connect.address_keys import KAFKA_KEYS, kafka_config
 from acktrail_connect.config_def import ConfigType, Texts, keys_in, text_of, under
 
 _CONNECTOR: Final = "connector."
 _BOOTSTRAP_S: Final = 2.0
+_LOGINS: Final = frozenset({"rest.token", "rest.basic.password"})
 WORKER: Final = keys_in(__package__, "worker_keys.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """The parsed values of ``WORKER``, by key; `defaults` are those of ``[connector]``. `private`: texts with
-    references to what only the worker may read."""
+    references to what only the worker may read. `base`: the folder of its file; None: it has none."""
 
     values: Mapping[str, Any] = field(repr=False)
     private: tuple[str, ...] = ("${file:/proc}",)  # it has the environment of processes
+    base: Path | None = None
 
     @classmethod
     def read(cls, file: Path) -> WorkerConfig:
@@ -34,11 +38,14 @@ class WorkerConfig:
         paths from the file's folder."""
         flat = _flat(_content(file, parse_toml, "key = value, texts in quotes"))
         own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
-        config = cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
-        files = (file.absolute(), config.file("rest.tls.key"), config.file("config.storage.dir"))
+        base = file.absolute().parent
+        if file.stat().st_mode & stat.S_IRWXO and any(key in own and not has_reference(own[key]) for key in _LOGINS):
+            raise ConfigurationError(f"others may read or write {file}, which has a login", hint=f"chmod o= {file}")
+        config = cls.of({**flat, **resolve_all(own, str(file), base=base, kept_to_owner=_LOGINS)})
+        files = (file.absolute(), config.file("rest.tls.key"), config.file("config.storage.dir"), config.token_file)
         places = [str(each.absolute()) for each in files if each is not None]
         own_files = [f"${{file:{place}}}" for place in places if not set(place) & set("{:}")]  # others cannot be named
-        return replace(config, private=(*config.private, *own.values(), *own_files))
+        return replace(config, private=(*config.private, *own.values(), *own_files), base=base)
 
     @classmethod
     def of(cls, texts: Mapping[str, Any]) -> WorkerConfig:
@@ -67,17 +74,30 @@ class WorkerConfig:
         return under(self.values, _CONNECTOR)
 
     @property
+    def has_rest(self) -> bool:
+        return bool(self["rest.listener"] or self["rest.socket"])
+
+    @property
+    def token_file(self) -> Path:
+        """Where a token that the worker made is kept."""
+        return (self.file("config.storage.dir") or state_folder() / "connect") / "rest.token"
+
+    @property
     def providers(self) -> Providers:
-        """Where references to secrets may lead."""
+        """Where references of connectors may lead."""
+        own = () if self.base is None else (self.base,)
+        allowed = [(self.base or Path()) / home_path(each) for each in self["config.providers.allowed.paths"]]
         return Providers(
-            folders=tuple(map(Path, self["config.providers.allowed.paths"])) or None,
-            variables=tuple(self["config.providers.allowed.variables"]) or None,
+            base=self.base,
+            folders=tuple(allowed) or own,
+            variables=tuple(self["config.providers.allowed.variables"]),
             withheld=self.private,
         )
 
 
 def cluster_of(defaults: Texts, providers: Providers) -> str | None:
-    """The cluster of the brokers in `defaults`; None: there are none, or they do not answer in time."""
+    """The cluster of the brokers in `defaults`, whose references `providers` resolve; None: there are none, or they do
+    not answer in time."""
     own = {name: text for name, text in defaults.items() if name.startswith("kafka.")}
     try:
         config = kafka_config(KAFKA_KEYS.parse({name: providers.resolve(text) for name, text in own.items()}))

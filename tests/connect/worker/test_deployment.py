@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sys
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +111,16 @@ def _states(worker: ConnectWorker) -> list[str]:
     """Of the one connector and its tasks, as REST shows them; none while the worker is not there."""
     assert worker.process is not None
     assert worker.process.poll() is None, worker.said
-    address = next((line.split()[-1] for line in worker.said if line.startswith("REST interface at")), None)
-    if address is None:
+    if worker.url is None:
         return []
-    names = _asked(f"{address}/connectors")
-    found = [_asked(f"{address}/connectors/{name}/status") for name in names]
+    found = [_asked(worker, f"/connectors/{name}/status") for name in _asked(worker, "/connectors")]
     return [part["state"] for status in found for part in (status["connector"], *status["tasks"])]
 
 
-def _asked(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return json.load(answer)
+def _asked(worker: ConnectWorker, path: str) -> Any:
+    code, text = worker.ask("GET", path)
+    assert code == 200, text
+    return json.loads(text)
 
 
 def test_the_service_is_not_restarted_for_what_a_person_must_correct(service: configparser.SectionProxy) -> None:

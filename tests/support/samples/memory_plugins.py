@@ -68,7 +68,9 @@ class MemorySource(SourceConnector):
     cluster_id = "memory"
     config_def: ClassVar[ConfigDef] = ConfigDef(
         [
-            ConfigKey(name="memory.word", type=ConfigType.STRING, documentation="Any word.", default="w"),
+            ConfigKey(
+                name="memory.word", type=ConfigType.STRING, documentation="Any word.", default="w", says_where=False
+            ),
             ConfigKey(name="memory.sasl.password", type=ConfigType.STRING, documentation="A secret.", default=None),
             ConfigKey(name="memory.hush", type=ConfigType.PASSWORD, documentation="Another.", default=None),
             ConfigKey(name="memory.secret.number", type=ConfigType.INT, documentation="A third.", default=None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Final
@@ -12,13 +13,17 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
-from acktrail.serving.http_server import Access, Guard, HttpServer, is_loopback
+from acktrail.errors import AcktrailError, InputError, InvalidConfiguration, UnknownName
+from acktrail.serving.access import Access, Guard
+from acktrail.serving.http_server import HttpServer, ListenAddress, Tls
+from acktrail.serving.tokens import checked_token, kept_token
 from acktrail_connect.worker.rest.answers import Calls, Problem
+from acktrail_connect.worker.rest.change_log import ChangeLog
 from acktrail_connect.worker.rest.routes import router
 from acktrail_connect.worker.worker import ConnectorConflict, Worker
 from acktrail_connect.worker.worker_config import WorkerConfig
 
+_LOG: Final = logging.getLogger("acktrail.connect")
 _LIST_OF_ERRORS: Final = (
     "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
 )
@@ -92,40 +97,41 @@ async def _unexpected(_: Request, error: Exception) -> JSONResponse:
 
 def rest_server(worker: Worker, config: WorkerConfig, *, timeout_s: float = 90.0) -> HttpServer:
     """The REST interface of a worker at its configured address. Raises ConfigurationError: it is none, or taken; it
-    can be reached from elsewhere without TLS and authentication; certificate or key cannot be used."""
-    host, port = _address(config["rest.listener"])
+    can be reached from elsewhere without TLS; certificate, key or token cannot be used."""
+    place = _place(config)
+    access = _access(config)
     calls = Calls(worker=worker, timeout_s=timeout_s)
     server = HttpServer(
-        Guard(application(calls), _access(config, host)),
-        host,
-        port,
-        option="rest.listener",
-        certificate=config.file("rest.tls.certificate"),
-        private_key=config.file("rest.tls.key"),
+        ChangeLog(Guard(application(calls), access)),
+        place,
+        access,
+        tls=Tls(
+            certificate=config.file("rest.tls.certificate"),
+            private_key=config.file("rest.tls.key"),
+            is_of_proxy=config["rest.behind.tls.proxy"],
+        ),
+        hint="set rest.tls.certificate and rest.tls.key, or rest.behind.tls.proxy = true where a proxy has the TLS, or "
+        "listen on 127.0.0.1",
     )
     calls.worker_id = server.address
     return server
 
 
-def _address(listener: str) -> tuple[str, int]:
-    host, _, port = listener.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigurationError(f"rest.listener {listener!r} is no host:port", hint="127.0.0.1:8083")
-    return host.strip("[]"), int(port)
+def _place(config: WorkerConfig) -> ListenAddress:
+    path = config.file("rest.socket")
+    if path is not None:
+        return ListenAddress(option="rest.socket", path=path)
+    return ListenAddress.parse(config["rest.listener"], "rest.listener")
 
 
-def _access(config: WorkerConfig, host: str) -> Access:
-    is_own, hosts = is_loopback(host), config["rest.allowed.hosts"]
-    access = Access(
-        token=config["rest.token"],
-        user=config["rest.basic.user"],
-        password=config["rest.basic.password"],
-        hosts=(*hosts, host) if is_own or hosts else None,
-    )
-    if not is_own and not config["rest.insecure"] and not (access.asks and config["rest.tls.certificate"] is not None):
-        raise ConfigurationError(
-            f"rest.listener {config['rest.listener']} can be reached from elsewhere, without TLS and authentication",
-            hint="set rest.tls.certificate, rest.tls.key and rest.token (or rest.basic.user and rest.basic.password), "
-            "listen on 127.0.0.1, or say rest.insecure=true",
-        )
-    return access
+def _access(config: WorkerConfig) -> Access:
+    """Callers of a Unix socket need no token: its file says who may connect. Others need one that is made at the first
+    start, where none and no user is configured."""
+    token, user, names = config["rest.token"], config["rest.basic.user"], tuple(config["rest.allowed.hosts"])
+    if token is not None:
+        token = checked_token(token.value, "rest.token")
+    elif user is None and config["rest.socket"] is None:
+        hint = "set config.storage.dir to a folder that the worker may write, or rest.token, or rest.socket"
+        token = kept_token(config.token_file, "the token of REST", hint=hint)
+        _LOG.info("callers of REST send the token in %s", config.token_file, extra={"event": "rest_token"})
+    return Access(token=token, user=user, password=config["rest.basic.password"], hosts=names)

@@ -18,6 +18,8 @@ from acktrail_connect.worker.rest.application import rest_server
 from acktrail_connect.worker.worker import Worker
 from acktrail_connect.worker.worker_config import WorkerConfig
 
+TOKEN = "a token of the tests, long enough"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -34,13 +36,14 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Rest:
-    """A worker at its address."""
+    """A worker at its address; callers send the token of the tests, unless they send something else."""
 
     worker: Worker
     server: HttpServer
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        sent = {"Host": self.server.address, **({} if body is None else {"Content-Type": "application/json"})}
+        sent = {"Host": self.server.address, "Authorization": f"Bearer {TOKEN}"}
+        sent |= {} if body is None else {"Content-Type": "application/json"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         with closing(HTTPConnection(self.server.address, timeout=60)) as connection:
@@ -68,8 +71,8 @@ def start() -> Iterator[Callable[..., Rest]]:
             timeout_s: float = 90.0,
             **texts: Any,
         ) -> Rest:
-            listener = {"rest.listener": "127.0.0.1:0"}
-            config = WorkerConfig.of(listener | {key.replace("__", "."): value for key, value in texts.items()})
+            own = {"rest.listener": "127.0.0.1:0", **({} if "rest__basic__user" in texts else {"rest.token": TOKEN})}
+            config = WorkerConfig.of(own | {key.replace("__", "."): value for key, value in texts.items()})
             worker = Worker(store or ConfigStore(), defaults=defaults, providers=providers or config.providers)
             stack.callback(worker.stop)
             server = stack.enter_context(rest_server(worker, config, timeout_s=timeout_s))
@@ -81,4 +84,5 @@ def start() -> Iterator[Callable[..., Rest]]:
 
 @pytest.fixture
 def rest(world: MemoryWorld, start: Callable[..., Rest]) -> Rest:
-    return start()
+    """References may lead anywhere."""
+    return start(config__providers__allowed__paths="/", config__providers__allowed__variables="*")

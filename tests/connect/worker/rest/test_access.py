@@ -10,12 +10,12 @@ import socket
 import ssl
 import urllib.request
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from connect.worker.rest.conftest import TOKEN
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.memory_source import FakeClock
@@ -58,14 +58,15 @@ def basic(user: str, password: str) -> str:
 
 def test_a_token_or_a_password_opens(start: Any) -> None:
     """Either of both that are configured; everything else is 401 with both challenges and Connect's shape."""
-    rest = start(rest__token="t0ken", rest__basic__user="ann", rest__basic__password="pa:ss")
+    rest = start(rest__token=TOKEN, rest__basic__user="ann", rest__basic__password="pa:ss")
     for path in ("/", "/openapi.json", "/health"):
-        assert (rest("GET", path).code, rest("GET", path, Authorization="bearer t0ken").code) == (401, 200)
-    assert rest("GET", "/connectors", Authorization="Bearer t0ken").code == 200
+        codes = [rest("GET", path, Authorization=each).code for each in ("", f"bearer {TOKEN}")]
+        assert codes == [401, 200]
+    assert rest("GET", "/connectors", Authorization=f"Bearer {TOKEN}").code == 200
     assert rest("GET", "/connectors", Authorization=basic("ann", "pa:ss")).code == 200
     strange = ("", "Bearer", "Bearer x", "Basic !!!", "Digest x", "Basic /w==")
     for wrong in (*strange, basic("ann", "pa"), basic("", "pa:ss")):
-        refused = rest("GET", "/connectors", **({"Authorization": wrong} if wrong else {}))
+        refused = rest("GET", "/connectors", Authorization=wrong)
         assert (refused.code, refused.body["error_code"]) == (401, 401), wrong
         assert {"Bearer", "Basic"} == {each.split()[0] for each in refused.headers.get_all("www-authenticate")}
 
@@ -103,13 +104,14 @@ def test_large_bodies_are_refused(rest: Any) -> None:
     assert rest("POST", "/connectors", b"[" + b" " * (5 << 20)).code == 413
 
 
-@pytest.mark.parametrize("texts", [{}, {"rest.token": "t"}, {"rest.basic.user": "u", "rest.basic.password": "p"}])
+@pytest.mark.parametrize("texts", [{"rest.token": TOKEN}, {"rest.basic.user": "u", "rest.basic.password": "p"}])
 def test_an_open_listener_is_refused(texts: dict[str, str]) -> None:
-    """Beyond loopback without TLS and authentication nothing starts, unless it is said."""
-    worker = Worker(ConfigStore())
-    with pytest.raises(ConfigurationError, match="without TLS and authentication"):
-        rest_server(worker, WorkerConfig.of({"rest.listener": "0.0.0.0:0", **texts}))
-    with rest_server(worker, WorkerConfig.of({"rest.listener": "0.0.0.0:0", "rest.insecure": "true", **texts})):
+    """Beyond loopback without TLS nothing starts, unless a proxy has it."""
+    worker, own = Worker(ConfigStore()), {"rest.listener": "0.0.0.0:0", **texts}
+    with pytest.raises(ConfigurationError, match="without TLS") as caught:
+        rest_server(worker, WorkerConfig.of(own))
+    assert "rest.behind.tls.proxy = true" in str(caught.value.hint)
+    with rest_server(worker, WorkerConfig.of(own | {"rest.behind.tls.proxy": "true"})):
         pass
 
 
@@ -124,7 +126,7 @@ def test_an_address_that_is_none_or_taken(start: Any) -> None:
     """Is a configuration error that names it."""
     for listener in ("8083", "localhost", "localhost:x", "localhost:65536", ":1", start().server.address):
         with pytest.raises(ConfigurationError, match=listener):
-            rest_server(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": listener}))
+            rest_server(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": listener, "rest.token": TOKEN}))
 
 
 def test_tls(start: Any, tmp_path: Path) -> None:
@@ -134,7 +136,8 @@ def test_tls(start: Any, tmp_path: Path) -> None:
     key.write_text("no key")
     rest = start(rest__tls__certificate=str(server), rest__tls__key=str(server))
     trust = ssl.create_default_context(cafile=authority.file)
-    with urllib.request.urlopen(f"{rest.server.url}/connectors", timeout=30, context=trust) as answer:
+    asked = urllib.request.Request(f"{rest.server.url}/connectors", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(asked, timeout=30, context=trust) as answer:
         assert answer.status == 200
     with pytest.raises(ConfigurationError, match="certificate and key"):
         start(rest__tls__certificate=str(server), rest__tls__key=str(key))
@@ -216,22 +219,23 @@ def test_files_and_variables_lie_where_they_may(start: Any, tmp_path: Path) -> N
     }
     files = (outside, allowed / "link", allowed / "none", tmp_path)
     for text in ("${env:PATH}", *(f"${{file:{file}}}" for file in files)):
-        refused = rest("PUT", "/connectors/s/config", {**config, "kafka.security.protocol": text})
+        refused = rest("PUT", "/connectors/s/config", {**config, "kafka.sasl.password": text})
         assert refused.code == 400, refused.text
-        assert "kafka.security.protocol" in refused.body["message"]
+        assert "kafka.sasl.password" in refused.body["message"]
         assert "none-such" not in refused.text
 
 
 def test_connectors_do_not_reach_what_is_the_workers(start: Any, world: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Its own file, what that refers to, its private key, the connectors that it keeps and the environment of its
     process: 400 by any name. Another key of a file that it shares, and what is given to all connectors, are theirs."""
-    monkeypatch.setenv("REST_TOKEN", "worker-token")
+    monkeypatch.setenv("REST_TOKEN", "worker-token, long enough")
     monkeypatch.setenv("REST_SHARED", "shared-word")
     store, shared, whole, key = (tmp_path / name for name in ("store", "shared", "whole", "key.pem"))
     store.mkdir()
     shared.write_text("user=worker-user\nword=connector-word\n")
     for file, text in ((whole, "worker-password"), (key, "worker-key"), (store / "other.json", "{}")):
         file.write_text(text)
+    whole.chmod(0o600)  # as the file of a token must be
     (tmp_path / "link").symlink_to(whole)
     (tmp_path / "hard").hardlink_to(whole)
     (tmp_path / "worker.toml").write_text(
@@ -243,21 +247,23 @@ def test_connectors_do_not_reach_what_is_the_workers(start: Any, world: Any, tmp
                 f'rest.tls.certificate = "{key}"',
                 f'rest.tls.key = "{key}"',
                 f'config.storage.dir = "{store}"',
+                'config.providers.allowed.paths = "/"',
+                'config.providers.allowed.variables = "REST_*"',
                 '[connector]\nmemory.word = "${env:REST_SHARED}"',
             ]
         )
     )
     config = WorkerConfig.read(tmp_path / "worker.toml")
-    rest = start(defaults=config.defaults, providers=replace(config.providers, base=tmp_path))
+    rest = start(defaults=config.defaults, providers=config.providers)
     files = (shared, whole, "whole", key, store / "other.json", *(tmp_path / name for name in ("link", "hard")))
     files = (*files, f"{shared}:user", f"{whole}:any", tmp_path / "worker.toml", "/proc/self/environ")
     for text in ("${env:REST_TOKEN}", *(f"${{file:{file}}}" for file in files)):
-        refused = rest("PUT", "/connectors/s/config", {**BASE, "memory.client.any": f"x{text}"})
+        refused = rest("PUT", "/connectors/s/config", {**BASE, "memory.client.password": f"x{text}"})
         assert (refused.code, "the worker's own" in refused.text, "worker-" in refused.text) == (400, True, False), text
-    shares = {**BASE, "memory.client.any": f"${{file:{shared}:word}}", "memory.client.other": "${env:REST_SHARED}"}
+    shares = {**BASE, "memory.client.password": f"${{file:{shared}:word}}", "memory.hush": "${env:REST_SHARED}"}
     assert rest("PUT", "/connectors/s/config", shares).code == 201
     source = rest.worker.runs()["s"].plan.source.config
-    assert [source[name] for name in ("memory.word", "memory.client.any")] == ["shared-word", "connector-word"]
+    assert [source[name] for name in ("memory.word", "memory.client.password")] == ["shared-word", "connector-word"]
 
 
 def test_hidden_is_no_value_of_a_new_key(rest: Any) -> None:
@@ -288,23 +294,21 @@ def test_hidden_keeps_the_value(rest: Any) -> None:
     assert (source.config["memory.sasl.password"], source.config["memory.hush"].value) == ("old-secret", "other")
 
 
-def test_references_are_shown_and_their_values_are_not(rest: Any, tmp_path: Any, monkeypatch: Any) -> None:
-    """Also of keys whose name is harmless, and in a traceback of the plug-in."""
+def test_references_are_shown_and_their_values_are_not(rest: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Of passwords, by their type or their name, and in a traceback of the plug-in."""
     monkeypatch.setenv("REST_TEST_WORD", "from-the-environment")
     file = tmp_path / "secret"
     file.write_text("from-the-file\n")
-    config = {**BASE, "memory.word": "${env:REST_TEST_WORD}", "memory.hush": f"${{file:{file}}}"}
+    config = {**BASE, "memory.sasl.password": "${env:REST_TEST_WORD}", "memory.hush": f"${{file:{file}}}"}
     made = rest("PUT", "/connectors/s/config", config)
     assert made.body["config"] == {**config, "name": "s"}
     validated = rest("PUT", "/connector-plugins/MemorySource/config/validate", {**config, "name": "s"})
     assert validated.body["error_count"] == 0
     values = {each["value"]["name"]: each["value"]["value"] for each in validated.body["configs"]}
-    assert (values["memory.word"], values["memory.hush"]) == (config["memory.word"], config["memory.hush"])
-    source = rest.worker.runs()["s"].plan.source
-    assert (source.config["memory.word"], source.config["memory.hush"].value) == (
-        "from-the-environment",
-        "from-the-file",
-    )
+    assert all(values[name] == config[name] for name in ("memory.sasl.password", "memory.hush"))
+    source = rest.worker.runs()["s"].plan.source.config
+    assert source["memory.sasl.password"] == "from-the-environment"
+    assert source["memory.hush"].value == "from-the-file"
     missing = rest("PUT", "/connectors/t/config", {**BASE, "memory.hush": "${env:REST_TEST_MISSING}"})
     assert missing.code == 400
     assert "REST_TEST_MISSING" in missing.body["message"]
@@ -323,7 +327,7 @@ def test_what_only_looks_like_a_reference_is_hidden(rest: Any, text: str) -> Non
 def test_the_log_of_a_worker_hides_what_others_log(rest: Any, monkeypatch: Any, capfd: Any, *, as_json: bool) -> None:
     """Any module of acktrail may log a value, or a traceback with one: the worker's lines show neither."""
     monkeypatch.setenv("REST_TEST_WORD", "s3cret word")
-    assert rest("PUT", "/connectors/s/config", {**BASE, "memory.word": "${env:REST_TEST_WORD}"}).code == 201
+    assert rest("PUT", "/connectors/s/config", {**BASE, "memory.hush": "${env:REST_TEST_WORD}"}).code == 201
     monkeypatch.setattr(logging.getLogger("acktrail"), "handlers", [])
     log_to_stderr(as_json=as_json, redact=rest.worker.redact_all)
     log = logging.getLogger("acktrail.any.module")
@@ -344,8 +348,8 @@ def test_a_request_that_is_not_ended_is_closed(rest: Any, monkeypatch: pytest.Mo
     with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as header:
         header.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as body:
-            head = b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            body.sendall(head + b"Content-Length: 100\r\n\r\n{")
+            head = f"POST /connectors HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+            body.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
             assert header.recv(1) == b""
             told = b"".join(iter(lambda: body.recv(10_000), b""))
             assert told.startswith(b"HTTP/1.1 400"), told

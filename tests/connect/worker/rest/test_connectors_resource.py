@@ -192,10 +192,12 @@ def test_creations_wait_for_those_of_one_name_alone(rest: Any, monkeypatch: Any)
     assert subjects == ["a", "b"]
 
 
-def test_a_client_of_kafka_connect_works(rest: Any, world: Any) -> None:
-    """kafka-connect-py (a client on PyPI) creates, looks at, pauses, restarts and deletes a connector."""
+def test_a_client_of_kafka_connect_works(start: Any, world: Any) -> None:
+    """kafka-connect-py (a client on PyPI, which knows no tokens) creates, looks at, pauses, restarts and deletes a
+    connector."""
+    rest = start(rest__basic__user="ann", rest__basic__password="p")
     client = pytest.importorskip("kafka_connect", reason="kafka-connect-py is not installed").KafkaConnect(
-        url=rest.server.url
+        url=rest.server.url, auth="ann:p"
     )
     client.create_connector({"name": "a", "config": CONFIG})
     assert client.list_connectors() == ["a"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drivers.own_process import printed
-from servers.connect_worker import connect_worker
+from servers.connect_worker import ConnectWorker, connect_worker
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -20,6 +20,7 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 DOCUMENT = Path(__file__).parents[4] / "docs/connect-rest.md"
 WORKER = "http://127.0.0.1:8083"
+TOKEN_FILE = "/var/lib/acktrail/connect/rest.token"
 
 
 def commands() -> list[str]:
@@ -30,24 +31,26 @@ def commands() -> list[str]:
 class Session:
     """Runs the commands with this test's addresses, and with the offset that is moved."""
 
-    def __init__(self, url: str, kafka: KafkaConfig, root: str) -> None:
-        self.words = {WORKER: url, "localhost:9092": kafka.bootstrap_servers, "/data/acktrail": root}
+    def __init__(self, worker: ConnectWorker, kafka: KafkaConfig, root: str) -> None:
+        self.folder = worker.folder
+        self.words = {WORKER: worker.url, "localhost:9092": kafka.bootstrap_servers, "/data/acktrail": root}
+        self.words |= {TOKEN_FILE: f"{worker.folder}/store/rest.token"}
         self.kafka, self.workload = kafka, Workload(kafka)
         self.moved: tuple[int, int, int] = (-1, -1, -1)
 
     def run(self, command: str) -> Any:
         for old, new in self.words.items():
             command = command.replace(old, str(new))
-        said = printed("bash", "-c", command)
+        said = printed("bash", "-c", command, cwd=self.folder)
         return json.loads(said) if said else None
 
     def offsets(self) -> dict[int, tuple[Any, int]]:
         """Source partition and offset by state partition."""
-        found = self.run(f"curl -sSf {WORKER}/connectors/state/offsets")["offsets"]
+        found = self.run(f"curl -sSf -K rest.curl {WORKER}/connectors/state/offsets")["offsets"]
         return {each["partition"]["partition"]: (each["partition"], each["offset"]["offset"]) for each in found}
 
     def state(self) -> str:
-        return str(self.run(f"curl -sSf {WORKER}/connectors/state/status")["connector"]["state"])
+        return str(self.run(f"curl -sSf -K rest.curl {WORKER}/connectors/state/status")["connector"]["state"])
 
     def acknowledge(self) -> None:
         self.workload.acknowledge("rest-document", "rest-document", 5)
@@ -83,9 +86,11 @@ def test_the_commands_of_the_document(broker: EmbeddedBroker, kafka: KafkaConfig
     """Each succeeds; the offset that is changed leaves a gap with its reason, rows continue behind it, and the tables
     are whole."""
     tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
-    with connect_worker(tmp_path / "worker", {"rest.listener": "127.0.0.1:0", "lease": "false"}) as worker:
+    own = {"rest.listener": "127.0.0.1:0", "lease": "false", "config.storage.dir": str(tmp_path / "worker/store")}
+    with connect_worker(tmp_path / "worker", own) as worker:
         worker.start()
-        session = Session(listening(worker, "REST interface at "), kafka, tables.root)
+        until(lambda: worker.url, what="REST")
+        session = Session(worker, kafka, tables.root)
         session.workload.create_topic("rest-document")
         session.workload.produce("rest-document", 20)
         session.acknowledge()
@@ -111,8 +116,3 @@ def own_end(kafka: KafkaConfig) -> tuple[int, int]:
         key = SharePartition(group_id=GroupId("rest-document"), topic_id=TopicId(str(topic.topic_id)), partition=0)
         number = state_partition_of(key, len(logs))
         return number, logs[number].high_watermark or 0
-
-
-def listening(worker: Any, text: str) -> str:
-    line = until(lambda: next((line for line in worker.said if text in line), None))
-    return str(line).split()[-1]

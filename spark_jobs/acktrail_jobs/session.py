@@ -70,6 +70,11 @@ _LOCAL: Final[Mapping[str, str]] = {
 """A local master needs no network: it must not depend on what the machine's name resolves to. It lives for seconds, so
 that compiling its own code twice costs more than it saves (with both options of Java, a first job takes half the CPU
 time), and so does compiling code for the few rows that workers leave. On a cluster nothing of it is set."""
+_OWN: Final = re.compile(r"local(\[.*\])?")
+"""Masters that run all of Spark in one Java."""
+_AUTHENTICATED: Final = {"spark.authenticate": "true"}
+"""Spark's own ports, on loopback, take Java objects from any account of the machine that has not to know a secret. Such
+a master makes one and keeps it in memory; others need it from the user."""
 _END_S: Final = 120.0
 _CONNECT_S: Final = 5.0
 _PORTS: Final = {"spark": 7077, "sc": 15002, "k8s": 443}
@@ -197,7 +202,8 @@ def _driver(master: str | None, surroundings: Mapping[str, str], more: Mapping[s
     with nullcontext() if is_submitted else _own_java(master, surroundings):
         by_user = settings_of_user(is_submitted=is_submitted)
         chosen = master or ("" if _MASTER in by_user else DEFAULT_MASTER)
-        defaults = {**_SETTINGS, **(_LOCAL if chosen.startswith("local") else {}), **more}
+        own = {**_LOCAL, **(_AUTHENTICATED if _OWN.fullmatch(chosen) else {})} if chosen.startswith("local") else {}
+        defaults = {**_SETTINGS, **own, **more}
         settings = {name: defaults[name] for name in defaults.keys() - by_user.keys()}
         if chosen:
             settings[_MASTER] = chosen

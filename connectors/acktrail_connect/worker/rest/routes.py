@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial, wraps
 from importlib.metadata import version
 from typing import Annotated, Any, Final
@@ -18,6 +18,7 @@ from pydantic import AfterValidator
 from starlette.exceptions import HTTPException
 
 from acktrail.errors import UnknownName
+from acktrail.text_parsing import parse_json
 from acktrail_connect.config_def import JAVA_BLANK, ConfigKey, shown, text_of
 from acktrail_connect.worker.plugins import PluginKind, definition_of, installed
 from acktrail_connect.worker.rest import answers
@@ -29,6 +30,16 @@ _TASK: Final = f"{_ONE}/tasks/{{task}}"
 _PLUGINS: Final = "/connector-plugins"
 _PLUGIN: Final = f"{_PLUGINS}/{{plugin}}/config"
 _SUFFIX: Final = "Connector"
+
+
+class _StrictRequest(Request):
+    """A request whose body is JSON that all programs understand alike."""
+
+    async def json(self) -> Any:
+        try:
+            return parse_json(await self.body())
+        except ValueError as error:
+            raise HTTPException(400, f"the body cannot be read: {error}") from None
 
 
 class WorkerRoute(APIRoute):
@@ -44,6 +55,14 @@ class WorkerRoute(APIRoute):
 
         is_made_again = inspect.iscoroutinefunction(endpoint)  # where an application takes over the route
         super().__init__(path, endpoint if is_made_again else answer, **settings)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return strict
 
 
 def _unquoted(segment: str) -> str:

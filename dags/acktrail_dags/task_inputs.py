@@ -163,7 +163,7 @@ def maintained_tables(params: Mapping[str, Any]) -> TablesConfig:
     """The tables of a run that asks no cluster: those of its worker, or some that the deployment allows. Raises as
     ``place_of``."""
     profile, uri = params.get("profile"), params.get("tables_uri")
-    named = next((pair for pair in allowed_places() if is_same(pair[1], uri or "")), (None, uri))
+    named = next((pair for pair in allowed_places() if uri and is_same(pair[1], str(uri))), (None, uri))
     return tables_at(place_of({"kafka_conn_id": named[0], "tables_uri": uri}, profile))
 
 

@@ -26,6 +26,7 @@ from acktrail.cli.doctor_checks import audit_checks
 from acktrail.config import TablesConfig
 from acktrail.dataclass_json import canonical_json
 from acktrail.errors import ConfigurationError
+from acktrail.tables.delta.store import Tables
 from acktrail.view.audit_integrity import audit_rows, checked_audit
 
 VARIABLE, KEY = "ACKTRAIL_AUDIT_KEY", "of-the-workers-0123456789"
@@ -112,7 +113,9 @@ def test_anchor_kept_elsewhere_shows_a_rewritten_audit(
 
 
 @pytest.mark.parametrize("attack", [rewrite, shutil.rmtree], ids=["rewritten", "removed"])
-def test_doctor_compares_the_audit_with_the_anchor(root: Path, tmp_path: Path, attack: Any) -> None:
+def test_doctor_compares_the_audit_with_the_anchor(
+    root: Path, tmp_path: Path, attack: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Who may write all of the tables forges the history, or removes it; `acktrail doctor` of the next morning, which
     knows the anchor by its variable, is red. Before, and without an anchor, it says what it compared."""
     anchor = tmp_path / "anchor.json"
@@ -130,10 +133,24 @@ def test_doctor_compares_the_audit_with_the_anchor(root: Path, tmp_path: Path, a
     attack(root)
     ((status, detail),) = looked(anchor)
     assert status == "missing"
+    monkeypatch.setenv("ACKTRAIL_AUDIT_ANCHOR", str(anchor))
+    done = command_line.run(capsys, "doctor", "--bootstrap-server", "127.0.0.1:1", "--tables", root, "--json")
+    found = {check["what"]: check for check in map(json.loads, done.stdout.splitlines())}
+    assert (done.code, found["audit"]["status"], found["audit"]["detail"]) == (3, "missing", detail)
     assert ("it is another one" if root.exists() else "it is missing") in detail
     (check,) = audit_checks(config(tmp_path / "gone"), anchor)
     assert (check.status, "no tables" in check.detail) == ("missing", True)
     assert anchor.read_text() == kept
+
+
+def test_removed_audit_is_not_said_to_be_none(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who may write all of the tables removes those of changes; without an anchor and a key `change audit` cannot tell
+    that from a cluster on which nothing was changed, and says so."""
+    Tables(config(root)).create("state_records")
+    for name in TABLES:
+        shutil.rmtree(root / name)
+    code, said = audited(root, capsys)
+    assert (code, "compared with no anchor" in said, "or its tables were removed" in said) == (0, True, True)
 
 
 def stripped(_: AuditRow) -> None:
@@ -152,7 +169,7 @@ def with_own_key(row: AuditRow) -> str:
 
 def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     done = command_line.run(capsys, "change", "audit", "--tables", root)
-    return done.code, done.stderr
+    return done.code, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def audit(
 def _report_text(report: _Json, anchor: Path | None) -> str:
     """What was checked, and what the audit knows nothing of."""
     if not report["rows"] and not report["plans_without_audit"] and not report["executions_without_audit"]:
-        return "audit: nothing was planned or changed yet"
+        return "audit: no rows; compared with no anchor: nothing was planned or changed yet, or its tables were removed"
     lines = [
         f"audit: {report['words']}; newest hash {report['newest_hash'] or '-'}",
         f"the audit vouches for {report['plans']} plan(s) and {report['executions']} result(s)",

@@ -82,7 +82,11 @@ def audit_check(config: TablesConfig) -> dict[str, Any]:
     except AcktrailError as error:
         return {**nothing, "is_consistent": None, "text": error.message}
     if not report.rows and not report.plans_without_audit:
-        return {**nothing, "is_consistent": True, "text": "Nothing was changed yet."}
+        return {
+            **nothing,
+            "is_consistent": True,
+            "text": "No rows: nothing was changed yet, or the tables of changes were removed.",
+        }
     text = f"{report.words[0].upper()}{report.words[1:]}. Plans and results are those that the rows vouch for."
     without = report.plans_without_audit + report.executions_without_audit
     killed = f" {counted(without, 'row')} without audit: of a process that was killed in between." if without else ""

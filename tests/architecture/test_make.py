@@ -68,6 +68,13 @@ def test_a_printed_table_with_old_columns_is_found() -> None:
     assert len(list(check_documents.old_headings(page.format("LAG")))) == 1
 
 
+def test_the_threat_model_names_every_file_of_attacks() -> None:
+    """Who reads it finds what was tried; who adds an attack says whose it is."""
+    files = {str(file.relative_to(ROOT)) for file in (ROOT / "tests/attacks").glob("test_*.py")}
+    page = (ROOT / "docs/security.md").read_text("utf-8").partition("## Threat model")[2]
+    assert [file for file in sorted(files) if f"`{file}`" not in page] == []
+
+
 def test_files_that_make_names_are_there() -> None:
     """Targets that seldom run do not name a program or a test that moved."""
     named = re.findall(r"\b(?:tests|tools|benchmarks)/[\w/]+\.py", (ROOT / "Makefile").read_text("utf-8"))

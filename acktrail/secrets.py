@@ -115,18 +115,29 @@ class Providers:
             wanted = _Reference.of(match)
             self._ensure_allowed(wanted, Path(os.path.abspath(self._path(wanted.place))))
 
+    def check_file(self, path: str, *, looks: bool = True) -> None:
+        """Pass where a reference might lead to the file at `path`. `looks` False: links are not followed. Raises
+        ConfigurationError."""
+        wanted = _Reference(path, _FILE, os.path.abspath(path), "")
+        self._ensure_allowed(wanted, _real(Path(wanted.place)) if looks else Path(wanted.place))
+        if looks:
+            self._ensure_not_withheld(wanted)
+
     def _value(self, wanted: _Reference) -> str:
         self._ensure_allowed(wanted, _real(self._path(wanted.place)))
-        owners = (_Reference.of(own) for text in self.withheld for own in _REFERENCE.finditer(text))
-        if any(self._reaches(wanted, own) for own in owners):
-            hint = "refer to a secret of its own"
-            raise ConfigurationError(f"{wanted.shown}: it leads to what is the worker's own", hint=hint)
+        self._ensure_not_withheld(wanted)
         if wanted.provider == _FILE:
             return self._of_file(wanted.shown, wanted.place, wanted.key)
         value = os.environ.get(wanted.place)
         if value is None:
             raise ConfigurationError(f"{wanted.shown}: the variable is not set", hint=f"set {wanted.place}")
         return value
+
+    def _ensure_not_withheld(self, wanted: _Reference) -> None:
+        owners = (_Reference.of(own) for text in self.withheld for own in _REFERENCE.finditer(text))
+        if any(self._reaches(wanted, own) for own in owners):
+            hint = "refer to a secret of its own"
+            raise ConfigurationError(f"{wanted.shown}: it leads to what is the worker's own", hint=hint)
 
     def _ensure_allowed(self, wanted: _Reference, path: Path) -> None:
         """`path`: the file of a reference, absolute."""

@@ -26,6 +26,11 @@ JAVA_BLANK: Final = "".join(map(chr, range(33)))
 """What Java's ``String.trim`` removes."""
 _INT_BITS: Final = 31
 _LONG_BITS: Final = 63
+_FILES: Final = (
+    *(".location", "_token_file", "_key_file", "_credentials_file"),
+    *("service_account", "_account_path", "application_credentials"),
+)
+"""Ends of names of files."""
 _REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]*\}")
 
 
@@ -118,6 +123,11 @@ def is_reference(text: Any) -> bool:
 def takes_reference(name: str, kind: ConfigType | None) -> bool:
     """Whether a key's text may refer to a secret: it is one itself, or names a file with a key or a certificate."""
     return kind is ConfigType.PASSWORD or is_secret(name) or name.endswith(".location")
+
+
+def names_file(name: str) -> bool:
+    """Whether a key's text is the path of a file with a secret or a certificate, which a client reads and may send."""
+    return name.lower().endswith(_FILES)
 
 
 def shown(name: str, text: Any) -> Any:

@@ -112,7 +112,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "protocol": {"kafka.security.protocol": "SASL_SSL"},
     "mechanism": {"kafka.sasl.mechanism": "OAUTHBEARER"},
     "no protocol": {"kafka.security.protocol": None},
-    "authority": {"kafka.ssl.ca.location": "/tmp/evil.pem"},
+    "authority": {"kafka.ssl.ca.location": "AUTHORITY"},
     "host name": {"kafka.ssl.endpoint.identification.algorithm": ""},
     "token endpoint": {"kafka.sasl.oauthbearer.token.endpoint.url": "https://evil.example"},
     "another source": {"connector.class": "ShareGroupOffsetsSource"},
@@ -126,7 +126,8 @@ def test_a_kept_password_goes_nowhere_else(worker: ConnectWorker, evil: EvilBrok
     it at a broker of theirs: 400 names the key to send again, and the broker hears nothing of it."""
     name = f"kept-{how}"
     config = connector(worker, name)
-    changes = {key: evil.address if text == "EVIL" else text for key, text in CHANGES[how].items()}
+    places = {"EVIL": evil.address, "AUTHORITY": f"{worker.folder}/evil.pem"}
+    changes = {key: places.get(text, text) for key, text in CHANGES[how].items()}
     full = {**config, "kafka.sasl.password": "[hidden]", **changes}
     path = f"/connectors/{name.replace(' ', '%20')}"
     for method, body in (("PATCH", changes), ("PUT", {key: text for key, text in full.items() if text is not None})):
@@ -248,6 +249,30 @@ def test_the_environment_and_other_folders_are_closed(worker: ConnectWorker, tmp
         assert (code, f"config.providers.allowed.{line}" in told, SECRET in told) == (400, True, False), told
 
 
+@pytest.mark.parametrize("place", ["/etc/hostname", "worker.toml", "store/rest.token", "link"])
+def test_a_client_sends_no_file_that_a_reference_may_not_name(
+    worker: ConnectWorker, tmp_path: Path, place: str
+) -> None:
+    """Who holds the token names a file by its path where a client reads one, and an address of theirs that it is sent
+    to, as Azure's federated tokens are: 400, as for a reference, and nothing is sent."""
+    (tmp_path / "secret").write_text(SECRET)
+    (worker.folder / "link").unlink(missing_ok=True)
+    (worker.folder / "link").symlink_to(tmp_path / "secret")
+    path = str(worker.folder / place)
+    config = {
+        "connector.class": "ShareGroupStateSource",
+        "kafka.bootstrap.servers": "127.0.0.1:9",
+        "sink.tables": "az://bucket/tables",
+        "sink.option.azure_authority_host": "http://127.0.0.1:1",
+    }
+    files = ("sink.option.azure_federated_token_file", "sink.option.google_service_account", "kafka.ssl.ca.location")
+    for key in files:
+        code, told = worker.ask("PUT", "/connectors/sends/config", {**config, key: path})
+        assert (code, "elsewhere than allowed" in told or "the worker's own" in told) == (400, True), told
+        found = json.loads(worker.ask("PUT", VALIDATE, {**config, "name": "sends", key: path})[1])
+        assert found["error_count"] == (1 if place == "/etc/hostname" else 0)
+
+
 def test_the_workers_own_secrets_are_no_values_of_connectors(worker: ConnectWorker) -> None:
     """Who holds the token, or a token that somebody else revokes later, has the worker send its own token, file or kept
     connectors to them: 400."""
@@ -315,6 +340,7 @@ def test_a_unix_socket_lets_in_only_its_user(tmp_path: Path) -> None:
     """Another account of the machine finds the socket, whose mode keeps it out; the worker's user needs no token, and
     is in the log by number. A socket that a killed worker left behind is taken over."""
     path = tmp_path / "rest.sock"
+    refused = re.compile(r"refused 404 by user \d+: DELETE /connectors/none")
     with connect_worker(tmp_path, {"rest.socket": str(path)}) as worker:
         for _ in range(2):
             worker.start()
@@ -323,9 +349,9 @@ def test_a_unix_socket_lets_in_only_its_user(tmp_path: Path) -> None:
             assert worker.ask("GET", "/connectors", Authorization="") == (200, "[]")
             assert worker.ask("GET", "/connectors", Authorization="", Host="evil.example")[0] == 403
             assert worker.ask("DELETE", "/connectors/none", Authorization="")[0] == 404
+            until(lambda: len(list(filter(refused.search, worker.said))) == worker.runs)
             worker.kill()
         assert not (tmp_path / "connect/rest.token").exists()
-        assert any(re.search(r"refused 404 by user \d+: DELETE /connectors/none", line) for line in worker.said)
 
 
 def test_a_worker_without_a_store_keeps_its_token(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from acktrail_connect.config_def import (
     Texts,
     is_reference,
     keys_in,
+    names_file,
     takes_reference,
     text_of,
     under,
@@ -269,20 +270,29 @@ def resolve_config(
 def _resolved(
     name: str, text: Any, kind: ConfigType | None, providers: Providers, *, is_free: bool, looks: bool
 ) -> Any:
-    """A value. Raises ConfigurationError: it has a reference that it must not have, or that leads nowhere."""
+    """A value. Raises ConfigurationError: it has a reference that it must not have, or that leads nowhere; it names a
+    file that no reference may lead to."""
     if text == HIDDEN:
         raise ConfigurationError(f"{HIDDEN} stands for a secret that this connector does not have: send it")
-    if not isinstance(text, str) or not has_reference(text):
-        return text
-    if shapes(name):
-        raise ConfigurationError("names of connectors, plug-ins and transforms are no references")
-    if not is_free and not takes_reference(name, kind):
-        raise ConfigurationError("only passwords and files of keys or certificates may be references: send the text")
+    value = text
+    if isinstance(text, str) and has_reference(text):
+        if shapes(name):
+            raise ConfigurationError("names of connectors, plug-ins and transforms are no references")
+        if not is_free and not takes_reference(name, kind):
+            message = "only passwords and files of keys or certificates may be references: send the text"
+            raise ConfigurationError(message)
+        if not looks:
+            providers.check(text)
+            return text
+        value = _led_to(name, text, providers.unbounded() if is_free else providers)
+    if names_file(name) and value and isinstance(value, str):
+        (providers.unbounded() if is_free else providers).check_file(value, looks=looks)
+    return value
+
+
+def _led_to(name: str, text: str, providers: Providers) -> str:
     try:
-        if looks:
-            return (providers.unbounded() if is_free else providers).resolve(text)
-        providers.check(text)
+        return providers.resolve(text)
     except NoValueThere as error:  # one answer for all: a caller must not learn what is there
         _LOG.warning("%s: %s", printable(name), printable(error.message), extra={"event": "no_value_there"})
         raise ConfigurationError("its reference gives no value; the worker's log says why") from None
-    return text

@@ -29,7 +29,7 @@ CONFIGURATION = "/etc/acktrail/"
 
 @pytest.fixture(scope="module")
 def service() -> configparser.SectionProxy:
-    unit = configparser.ConfigParser(interpolation=None, strict=True)
+    unit = configparser.ConfigParser(interpolation=None, strict=False)  # a key may be repeated
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's keys have capitals
     unit.read(DEPLOY / "acktrail-connect.service")
     return unit["Service"]

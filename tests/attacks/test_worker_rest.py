@@ -299,7 +299,7 @@ def test_each_change_is_a_line_in_the_log(worker: ConnectWorker) -> None:
     lines = until(lambda: [line for line in worker.said if "evil.example" in line] and worker.said)
     peer = r"127\.0\.0\.1:\d+"
     for wanted in (
-        rf"REST: done 201 by {peer}: POST /connectors, keys .*kafka\.sasl\.password",
+        rf"REST: done 201 by {peer}: POST /connectors, connector told, keys .*kafka\.sasl\.password",
         rf"REST: done 200 by {peer}: PATCH /connectors/told/config, keys flush\.records, linger\.ms",
         rf"REST: refused 400 by {peer}: PATCH /connectors/told/config, keys kafka\.bootstrap\.servers",
         rf"REST: done 204 by {peer}: PUT /connectors/told/stop",

@@ -51,7 +51,10 @@ class ChangeLog:
         if not is_change and code not in _REFUSED:
             return
         connector, keys = _subject(path, body)
-        words = [f"by {peer_of(scope)}: {scope['method']} {path}", *([f"keys {keys}"] if keys else [])]
+        words = [f"by {peer_of(scope)}: {scope['method']} {path}"]
+        if connector is not None and path.rstrip("/") == _CONNECTORS:
+            words.append(f"connector {connector}")
+        words += [f"keys {keys}"] if keys else []
         text = printable(f"{', '.join(words)}"[:_LONGEST])
         is_refused = code >= _FIRST_FAULT
         event = {"event": "rest_refused" if is_refused else "rest_changed", "connector": connector}

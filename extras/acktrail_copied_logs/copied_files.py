@@ -25,6 +25,7 @@ from acktrail.errors import AcktrailError, InputError, MalformedFile, UnknownNam
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.text_parsing import parse_json
+from acktrail_copied_logs.arrow_bodies import unpacked_size
 from acktrail_copied_logs.dialects import RELEASED, Dialect, detect_layout
 from acktrail_copied_logs.drafts.draft_dialects import DRAFTS
 from acktrail_copied_logs.log_segment import ReadReport, read_segment
@@ -231,11 +232,13 @@ def _reader(raw: BinaryIO, file: Path) -> tuple[pa.Schema, Iterable[pa.RecordBat
         _check_footer(parquet.metadata, raw.seek(0, 2), str(file))
         wanted = [name for name in parquet.schema_arrow.names if name in _COLUMNS]
         return parquet.schema_arrow, parquet.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted)
-    is_file = raw.read(len(_ARROW_FILE)) == _ARROW_FILE
-    raw.seek(0)
-    if is_file:
-        arrow = pa.ipc.open_file(raw)
-        return arrow.schema, (arrow.get_batch(index) for index in range(arrow.num_record_batches))
+    begin = 8 if raw.read(len(_ARROW_FILE)) == _ARROW_FILE else 0
+    raw.seek(begin)
+    size, count = unpacked_size(raw)
+    _check_size(size, raw.seek(0, 2), str(file))
+    if begin and count is not None and pa.ipc.open_file(raw).num_record_batches != count:
+        raise MalformedFile("its footer names other batches than it has", file=str(file))  # what was measured is read
+    raw.seek(begin)
     stream = pa.ipc.open_stream(raw)
     return stream.schema, stream
 
@@ -243,11 +246,15 @@ def _reader(raw: BinaryIO, file: Path) -> tuple[pa.Schema, Iterable[pa.RecordBat
 def _check_footer(footer: pq.FileMetaData, size: int, file: str) -> None:
     """See that the rows are no more than a file of `size` bytes can have. Arrow allocates what a page says."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    most = max(FREE_BYTES, MOST_TIMES * size)
-    if sum(group.total_byte_size for group in groups) > most:
-        raise MalformedFile(f"its rows unpack to more than {most >> 20} MiB", file=file, hint=_NO_LOG)
+    _check_size(sum(group.total_byte_size for group in groups), size, file)
     if footer.num_rows > size + _FREE_ROWS:
         raise MalformedFile(f"{footer.num_rows} rows in {size} bytes", file=file, hint=_NO_LOG)
+
+
+def _check_size(unpacked: int, size: int, file: str) -> None:
+    most = max(FREE_BYTES, MOST_TIMES * size)
+    if unpacked > most:
+        raise MalformedFile(f"its rows unpack to more than {most >> 20} MiB", file=file, hint=_NO_LOG)
 
 
 def _check_schema(schema: pa.Schema, file: str) -> None:

@@ -177,6 +177,30 @@ def test_parquet_that_stands_for_gigabytes_is_not_read(column: str, tmp_path: Pa
     assert mib < 150
 
 
+@pytest.mark.parametrize("is_file", [True, False])
+@pytest.mark.parametrize("is_dictionary", [True, False])
+def test_arrow_that_stands_for_gigabytes_is_not_read(is_file: bool, is_dictionary: bool, tmp_path: Path) -> None:
+    """Who hands an Arrow file or stream to an operator has a buffer in it that Arrow would make hundreds of MB of, in
+    the rows or in a dictionary; with an honest one nothing is lost."""
+    for count, size in ((30, 10 * MIB), (30, 100)):
+        values = pa.array([bytes(size)] * count, pa.binary())
+        if is_dictionary:
+            values = pa.DictionaryArray.from_arrays(pa.array(range(count), pa.int32()), values)
+        ones = pa.array(np.ones(count, np.int64))
+        columns = {"partition": ones, "offset": ones, "timestamp": ones, "key": pa.nulls(count, pa.binary())}
+        rows = pa.record_batch({**columns, "value": values})
+        file = tmp_path / f"{size}.arrow"
+        make = pa.ipc.new_file if is_file else pa.ipc.new_stream
+        with make(str(file), rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as out:
+            out.write_batch(rows)
+
+        mib, found, error = measured(file, "batches")
+
+        assert (found, error) == (30, "") if size == 100 else found == 0
+        assert size == 100 or "unpack to more than 64 MiB" in error
+        assert mib < 150
+
+
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
 def test_a_batch_unpacks_to_no_more_than_a_batch_has(codec: Compression) -> None:
     """Who can write to a topic that is read, or hands over a segment, has one batch of some kB stand for hundreds of

@@ -114,10 +114,16 @@ def json_object(text: str, where: str, what: str, marks: Mapping[str, object], *
 
 def stored_object(text: str, table: str, column: str) -> dict[str, Any]:
     """The JSON object in a column of a table. Raises DamagedTables: it is none."""
+    found: dict[str, Any] = stored_value(text, table, column, dict)
+    return found
+
+
+def stored_value(text: str, table: str, column: str, *kinds: type) -> Any:
+    """The JSON value, of one of `kinds`, in a column of a table. Raises DamagedTables: it is none."""
     try:
         data: Any = parse_json(text)
-        if not isinstance(data, dict):
-            raise TypeError("it is no object")
+        if not isinstance(data, kinds):
+            raise TypeError(f"it is no {kinds[0].__name__}")
     except (ValueError, TypeError) as error:
         message = f"table {table}: the {column} of a row is no JSON of acktrail: {error}"
         hint = "something else wrote into the table: `acktrail change audit` and the storage's own log say when"

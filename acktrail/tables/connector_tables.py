@@ -17,13 +17,13 @@ from urllib.parse import quote
 import pyarrow as pa
 from deltalake import Schema
 
+from acktrail.dataclass_json import stored_value
 from acktrail.errors import DamagedTables, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.text_parsing import parse_json
 
 POSITIONS: Final = "connector_positions"
 _TABLE_KEY: Final = b"table"
@@ -113,7 +113,7 @@ class ConnectorPositions:
         counts = [row for row in ordered if row["table"] is None or row["number"] == landed]
         text = counts[-1]["position"] if counts else None
         return Standing(
-            position=None if text is None else parse_json(text),
+            position=None if text is None else stored_value(text, POSITIONS, "position", int, dict),
             newest=snapshot.transaction_version(own),
             landed=landed,
             table=table,

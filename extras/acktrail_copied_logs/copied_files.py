@@ -63,6 +63,7 @@ SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX)
 _SAMPLE: Final = 1_000
 _LONGEST_LINE: Final = 8 << 20
 _TOO_LONG: Final = "a line of more than 8 MiB, and no state record is as large"
+_NO_DUMP: Final = "is it a dump of one record a line?"
 _FREE_ROWS: Final = 1 << 20
 _NO_LOG: Final = "no copied log is so alike: is it the right file?"
 """Records of each file from which the dialect is detected."""
@@ -154,7 +155,7 @@ def read_dump(file: Path) -> Iterator[RawRecord]:
         with unpacked_bytes(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as lines:
             for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE + 1), ""), start=1):
                 if len(line) > _LONGEST_LINE:
-                    raise MalformedFile(_TOO_LONG, file=str(file), line=number)
+                    raise MalformedFile(_TOO_LONG, file=str(file), line=number, hint=_NO_DUMP)
                 if line.strip():
                     yield _record(line, str(file), number)
     except UnicodeDecodeError as error:

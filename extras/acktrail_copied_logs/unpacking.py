@@ -100,10 +100,12 @@ def _unpack(raw: BinaryIO, unpacked: BinaryIO, file: Path, magic: bytes) -> None
     size = 0
     while piece := raw.read(_PIECE):
         if not size and not piece.startswith(magic):
-            raise MalformedFile(f"no {bare_suffix(file)[1:]} file: it begins otherwise", file=str(file))
+            hint = "is it the right file?"
+            raise MalformedFile(f"no {bare_suffix(file)[1:]} file: it begins otherwise", file=str(file), hint=hint)
         size += len(piece)
         if size > LARGEST_SEGMENT and bare_suffix(file) == SEGMENT_SUFFIX:
-            raise MalformedFile("unpacks to more than 2 GiB, and no segment of a broker is larger", file=str(file))
+            text, hint = "unpacks to more than 2 GiB, and no segment of a broker is larger", "is it the right file?"
+            raise MalformedFile(text, file=str(file), hint=hint)
         if piece.count(0) == len(piece):
             unpacked.seek(size)
         else:

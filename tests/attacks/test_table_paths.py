@@ -163,6 +163,19 @@ def test_a_repair_moves_no_file_outside_the_table(form: str, scene: Scene, capsy
     assert scene.is_untouched()
 
 
+@pytest.mark.parametrize("text", ["[]", '{"version": "x"}', '{"version": NaN}', "[" * 100_000, "", '{"version": null}'])
+def test_a_hostile_hint_of_the_log_is_passed_over(text: str, scene: Scene) -> None:
+    """Who can write to the tables writes anything into the log's hint about its newest checkpoint: the rows are read,
+    numbers of transactions too, and a search for damage is no defect."""
+    (scene.folder / "_delta_log" / "_last_checkpoint").write_text(text, "utf-8")
+    snapshot = Tables(scene.config).snapshot(TABLE)
+    assert snapshot is not None
+
+    assert [snapshot.transaction_version(f"app-{number}") for number in range(20)] == [None] * 20
+    assert [row["topic"] for row in snapshot.rows()] == ["own"]
+    assert TablePlace(name=TABLE, root=table_root(scene.config)).damage() == []
+
+
 def test_names_are_judged_for_every_storage() -> None:
     """In a bucket, too, a name that leads out is refused before the storage is asked; honest ones are not."""
     place = TablePlace(name=TABLE, root=table_root(TablesConfig(uri="s3://bucket/prefix", options={})))

@@ -327,7 +327,7 @@ def _hinted(storage: fs.FileSystem, sizes: Mapping[str, Any], checkpoints: list[
     if "_last_checkpoint" not in sizes:
         return
     try:
-        version = parse_json(_text(storage, f"{LOG}/_last_checkpoint"))["version"]
+        version = int(parse_json(_text(storage, f"{LOG}/_last_checkpoint"))["version"])
     except (ValueError, KeyError, TypeError):
         return  # readers ignore a broken hint
     if version not in checkpoints:

@@ -97,7 +97,8 @@ class TableSnapshot:
                 self._asked, self._numbers = (self.version, 0), None
             self._asked = self.version, self._asked[1] + 1
             if self._asked[1] == _FEW_NUMBERS and self.is_local:
-                self._numbers = self._all_numbers()
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # delta-rs says what is wrong with the log
+                    self._numbers = self._all_numbers()
             number = self.delta.transaction_version(app_id) if self._numbers is None else self._numbers.get(app_id)
         return None if number is None else int(number)
 
@@ -106,7 +107,7 @@ class TableSnapshot:
         first, numbers, storage = 0, dict[str, int](), self.place.storage()
         if self.place.has("_delta_log/_last_checkpoint"):
             with storage.open_input_stream("_delta_log/_last_checkpoint") as stream:
-                first = parse_json(stream.read())["version"] + 1
+                first = int(parse_json(stream.read())["version"]) + 1
             file = f"_delta_log/{first - 1:020d}.checkpoint.parquet"
             if first > self.version + 1 or not self.place.has(file):
                 return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.dataclass_json import stored_value
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.format.wire.raw_record import record_fingerprint
@@ -26,7 +27,6 @@ from acktrail.tables.cluster_check import check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
 from acktrail.tables.records.record_files import extremes
-from acktrail.text_parsing import parse_json
 
 RANGES: Final = "ranges"
 """The metadata of a commit of ``state_records`` that holds its ranges."""
@@ -148,7 +148,7 @@ def _copy(tables: Tables) -> int:
             hint="bring back the table export_ranges from a copy, or export into another root",
             data={"root": tables.root, "after": after},
         )
-    rows = [{**row, "records_version": n} for n, own in commits.items() for row in parse_json(own.get(RANGES, "[]"))]
+    rows = [{**row, "records_version": n} for n, own in commits.items() for row in _ranges_in(own)]
     for row in rows:
         row["exported_at"] = dt.datetime.fromisoformat(row["exported_at"])
     if rows:
@@ -256,3 +256,9 @@ class StoredRecords:
         return (
             None if self._snapshot is None else self._snapshot.transaction_version(f"{self._source_partition}/{name}")
         )
+
+
+def _ranges_in(metadata: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The ranges that a commit of ``state_records`` notes."""
+    found: list[dict[str, Any]] = stored_value(metadata.get(RANGES, "[]"), "state_records", "ranges of a commit", list)
+    return found

@@ -95,6 +95,16 @@ def checked_audit(tables: TablesConfig, *, anchor: Path | None = None, moves_on:
     )
 
 
+def compared_audit(tables: TablesConfig, noted: Sequence[tuple[int, str, str]]) -> AuditRow | None:
+    """The newest row of the audit, which is a whole chain and has the rows that are `noted` elsewhere (sequence, hash,
+    where); None without any row. Raises ConfigurationError: it is not, or has not."""
+    rows = read_audit(tables)
+    broken = check_chain(rows, rows[0].cluster_id) if rows else None
+    if flaws := [*_noted_flaws(rows, noted), *([broken] if broken else ())]:
+        raise _broken(flaws)
+    return rows[-1] if rows else None
+
+
 def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict[str, Any]]:
     """The rows of the audit, of one plan or all, oldest first, as JSON. Raises UnknownName: there is no such plan."""
     rows = read_audit(tables, {} if plan_id is None else {"plan_id": plan_id})
@@ -133,7 +143,8 @@ class _Stored:
 
     def flaws(self, kept: Iterable[tuple[int, str, str]]) -> list[Flaw]:
         """Everything compared with everything else, and with the rows that are `kept` elsewhere."""
-        found = [*self._anchor_flaws(kept), *self._chain_flaws(), *self._anchor_flaws(self._anchors())]
+        anchors = _noted_flaws(self.audit, self._anchors())
+        found = [*_noted_flaws(self.audit, kept), *self._chain_flaws(), *anchors]
         return [*found, *self._plan_flaws(), *self._execution_flaws()]
 
     def _chain_flaws(self) -> Iterator[Flaw]:
@@ -160,15 +171,6 @@ class _Stored:
                 if row.get("audit_sequence") is not None
             }
         )
-
-    def _anchor_flaws(self, anchors: Iterable[tuple[int, str, str]]) -> list[Flaw]:
-        """The first row that is remembered otherwise."""
-        by_sequence = {row.sequence: row.row_hash for row in self.audit}
-        for sequence, row_hash, where in anchors:
-            if by_sequence.get(sequence) != row_hash:
-                what = "it is another one" if sequence in by_sequence else "it is missing"
-                return [Flaw(sequence=sequence, why=f"{what}: {where} has noted its hash")]
-        return []
 
     def _plan_flaws(self) -> Iterator[Flaw]:
         """Rows of plans against the audit rows that planned them."""
@@ -208,6 +210,16 @@ class _Stored:
                 yield Flaw(table=EXECUTIONS, why=why)
             elif is_early and rows_digest(mine) != noted.get("hash"):
                 yield Flaw(table=EXECUTIONS, why=f"a result {about} was altered")
+
+
+def _noted_flaws(audit: Iterable[AuditRow], noted: Iterable[tuple[int, str, str]]) -> list[Flaw]:
+    """The first row that is remembered otherwise."""
+    by_sequence = {row.sequence: row.row_hash for row in audit}
+    for sequence, row_hash, where in noted:
+        if by_sequence.get(sequence) != row_hash:
+            what = "it is another one" if sequence in by_sequence else "it is missing"
+            return [Flaw(sequence=sequence, why=f"{what}: {where} has noted its hash")]
+    return []
 
 
 def _read_anchor(file: Path) -> tuple[int, str, str]:

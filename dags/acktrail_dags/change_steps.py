@@ -41,6 +41,7 @@ from acktrail.text_tables import few, printable
 from acktrail.times import instant_text, now_ms
 from acktrail.view.wording import in_words
 from acktrail_dags.links import run_address
+from acktrail_dags.noted_audit import compare_audit, note_audit
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text, subject_text
 from acktrail_dags.task_inputs import Place, cluster_at, place_of, table_run_id, tables_at
@@ -112,7 +113,8 @@ def begin(context: Context) -> str:
 
     Raises:
         InputError: a second person must approve, and the first one is not known.
-        ConfigurationError: the form names a cluster or tables that the deployment does not allow.
+        ConfigurationError: the form names a cluster or tables that the deployment does not allow; or the audit is not
+            the one that the last run noted.
         OutcomeUnknown: the run was cleared, and what an earlier plan of it sent is not settled.
     """
     form = context["params"]
@@ -121,6 +123,7 @@ def begin(context: Context) -> str:
         hint = "trigger it from Airflow's page or interface, signed in"
         raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
     tables = tables_at(place_of(form, form.get("profile"), changes=True))
+    compare_audit(context, tables)
     earlier: list[dict[str, Any]] = []
     with suppress(NoTables):  # the first plan makes them
         earlier = read_plan_rows(tables, {"run_id": _run_id(context)}, columns=["plan_id"])
@@ -245,7 +248,9 @@ def change_text(moment: str, stored: StoredPlan | None) -> tuple[str, str]:
 
 def stored(plan: ChangePlan, place: Place, context: Context, *, partial: bool = False, watch_s: int = 0) -> StoredPlan:
     """Store `plan`, as of this DAG run: what the tasks after it need."""
-    api.store_plan(tables_at(place), plan, run_id=_run_id(context))
+    tables = tables_at(place)
+    api.store_plan(tables, plan, run_id=_run_id(context))
+    note_audit(context, tables)
     where = " ".join(filter(None, (place.get("profile"), cluster_at(place).bootstrap_servers)))
     preview = plan_text(plan, where=where, approval=approval_needed(plan))
     _log.info("%s", preview)
@@ -305,16 +310,18 @@ def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
         if error.rule == "own_approval":
             error.hint = "clear the task approve: somebody else answers the form"
         raise
+    note_audit(context, tables)
     _log.info("plan %s: %s by %s", plan.plan_id, status, by)
     return by if is_approved else None
 
 
 @plan_step(execution_timeout=SHORT)
-def recheck(stored: StoredPlan) -> int:
-    """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
-    closed. Returns how many parts would be sent now."""
-    tables, kafka = tables_at(stored), cluster_at(stored)
-    with Cluster(kafka) as cluster:
+def recheck(stored: StoredPlan, **context: Unpack[Context]) -> int:
+    """Fail if anything changed since the plan was made (topics, partition counts, members, state), if the plan is
+    closed, or if the audit is not the one that this run noted. Returns how many parts would be sent now."""
+    tables = tables_at(stored)
+    compare_audit(context, tables)
+    with Cluster(cluster_at(stored)) as cluster:
         return len(api.recheck(cluster, tables, _load(tables, stored), partial=stored["partial"]))
 
 
@@ -337,10 +344,10 @@ def verify(stored: StoredPlan | None, **context: Unpack[Context]) -> dict[str, A
     before the change until then."""
     if stored is None:
         raise AirflowSkipException("there is no plan")
-    return _verified(stored, was_sent=context["ti"].xcom_pull(task_ids="execute") is not None)
+    return _verified(stored, context, was_sent=context["ti"].xcom_pull(task_ids="execute") is not None)
 
 
-def _verified(stored: StoredPlan, *, was_sent: bool) -> dict[str, Any]:
+def _verified(stored: StoredPlan, context: Context, *, was_sent: bool) -> dict[str, Any]:
     tables = tables_at(stored)
     plan = _load(tables, stored)
     if not plan_status.plan_status(tables, plan.plan_id)["groups"]:
@@ -358,6 +365,7 @@ def _verified(stored: StoredPlan, *, was_sent: bool) -> dict[str, Any]:
         raise
     _log.info("%s", found.note or f"plan {plan.plan_id} is settled")
     outcome = api.outcome(journal, plan, found)
+    note_audit(context, tables)
     with errors_of(stored, retried=()):  # which says what is next, in the form's words
         raise_unless_done(plan, replace(outcome, next=""))
         if outcome.standing not in _DONE:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from drivers.airflow_home import DAGS_FOLDER, Late, airflow_home, airflow_logging, dag_bag
+from drivers.airflow_home import DAGS_FOLDER, Late, RunningTask, airflow_home, airflow_logging, dag_bag
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
@@ -58,7 +58,7 @@ def form(**values: Any) -> dict[str, Any]:
 def order(dag_id: str = "acktrail_reset_offsets", **values: Any) -> Any:
     """What the first task of a change makes of the form."""
     module, task = CHANGES[dag_id]
-    ti = SimpleNamespace(dag_id=dag_id, run_id="r1", xcom_pull=lambda **_: None)
+    ti = RunningTask(dag_id)
     run = SimpleNamespace(triggering_user_name="eve")
     return getattr(Late(module), task).function(params=form(**values), dag_run=run, ti=ti)
 

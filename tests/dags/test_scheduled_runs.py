@@ -17,6 +17,7 @@ import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
 from drivers import command_line
+from drivers.airflow_home import RunningTask
 from drivers.airflow_scene import AirflowPages, AirflowReviewer, Approval, Scene, asked_until, succeeded
 from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, Page, browsing
@@ -177,7 +178,7 @@ def validated_undo(scene: Scene, plan_id: str) -> Any:
     from acktrail_dags.reset_steps import validate_rollback
 
     form = {"topics": None, "reason": None, "plan_id": plan_id, "dry_run": False, "allow_moved_on": False}
-    ti = SimpleNamespace(dag_id=ROLLBACK, run_id="by-hand", xcom_pull=lambda **_: None)
+    ti = RunningTask(ROLLBACK, "by-hand")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ACKTRAIL_TABLES", scene.tables.uri)
         return validate_rollback.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"), ti=ti)

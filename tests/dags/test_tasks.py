@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import pytest
 from change.scenes import a_plan, a_request, a_snapshot
-from drivers.airflow_home import Late
+from drivers.airflow_home import Late, RunningTask
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -372,11 +372,11 @@ def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
             reset_steps.check_plan.function(made | {"partial": partial})
 
 
-def decide(stored: Any, option: str, name: str | None) -> str | None:
+def decide(stored: Any, option: str, name: str | None, ti: RunningTask | None = None) -> str | None:
     """What the task `note_decision` returns of an answer to the approval; of the option "": no one was asked."""
     user = None if name is None else {"id": "7", "name": name}
-    answers = {"approve": {"chosen_options": [option], "responded_by_user": user} if option else None}
-    ti = SimpleNamespace(xcom_pull=lambda *, task_ids: answers[task_ids])
+    ti = ti or RunningTask()
+    ti.answers["approve"] = {"chosen_options": [option], "responded_by_user": user} if option else None
     return change_steps.note_decision.function(stored, ti=ti)
 
 
@@ -436,7 +436,7 @@ def sent(folder: Path, *steps: tuple[Event, str | None]) -> Any:
 
 def verified(made: Any) -> Any:
     """What the task `verify` returns after an execution."""
-    return change_steps.verify.function(made, ti=SimpleNamespace(xcom_pull=lambda **_: {"plan_id": made["plan_id"]}))
+    return change_steps.verify.function(made, ti=RunningTask(execute={"plan_id": made["plan_id"]}))
 
 
 def logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, made: Any) -> str:
@@ -500,7 +500,7 @@ def test_lost_audit_is_not_taken_for_a_plan_that_was_not_sent(
     made = planned(tmp_path)
     assert "have no row about it" in logged(monkeypatch, caplog, made)
     with pytest.raises(exceptions.AirflowSkipException, match="nothing was sent"):
-        change_steps.verify.function(made, ti=SimpleNamespace(xcom_pull=lambda **_: None))
+        change_steps.verify.function(made, ti=RunningTask())
     shutil.rmtree(tmp_path)
     assert "how the plan stands" in logged(monkeypatch, caplog, made)
     assert change_steps.change_text("failed", made)[0] == "Failed, status not known"
@@ -529,7 +529,7 @@ def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatc
     form = {**FORM, "topics": ["orders"]}
 
     def begun(run_id: str, answer: object = None) -> Any:
-        ti = SimpleNamespace(dag_id="resets", run_id=run_id, xcom_pull=lambda *, task_ids: answer)
+        ti = RunningTask("resets", run_id, approve=answer)
         run = SimpleNamespace(triggering_user_name="ann")
         return reset_steps.validate_reset.function(params=form, dag_run=run, ti=ti)
 
@@ -619,7 +619,7 @@ FORM: dict[str, Any] = {
 
 
 def validated(form: dict[str, Any]) -> Any:
-    ti = SimpleNamespace(dag_id="resets", run_id="r1", xcom_pull=lambda **_: None)
+    ti = RunningTask("resets")
     run = SimpleNamespace(triggering_user_name="ann")
     return reset_steps.validate_reset.function(params=form, dag_run=run, ti=ti)["request"]
 

@@ -43,6 +43,21 @@ class Late:
         return getattr(import_module(self._name), name)
 
 
+class RunningTask:
+    """A task instance as tasks see it: `answers` are what other tasks returned, `noted` what it and earlier runs pushed
+    under a key of their own."""
+
+    def __init__(self, dag_id: str = "d", run_id: str = "r1", **answers: Any) -> None:
+        self.dag_id, self.run_id, self.try_number = dag_id, run_id, 1
+        self.answers, self.noted = answers, dict[str, list[Any]]()
+
+    def xcom_pull(self, *, task_ids: Any, key: str = "return_value", **_: Any) -> Any:
+        return self.answers.get(task_ids) if key == "return_value" else self.noted.get(key, [])[-1:]
+
+    def xcom_push(self, *, key: str, value: Any) -> None:
+        self.noted.setdefault(key, []).append(value)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def airflow_logging() -> None:
     """Airflow sets up logging when it is first imported: before a test captures any."""

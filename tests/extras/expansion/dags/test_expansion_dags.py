@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dags.test_tasks import FORM, validated
-from drivers.airflow_home import DAGS_FOLDER
+from drivers.airflow_home import DAGS_FOLDER, RunningTask
 from drivers.airflow_scene import AirflowReviewer, Scene
 from drivers.sent_messages import FACTORY, FILE, messages
 from extras.expansion.change.test_expansion_plan import HOSTILE, a_group, a_plan
@@ -99,14 +99,13 @@ def test_lost_request_fails_the_run_until_it_is_settled(
         Workload(broker.config()).create_topic("lost-request", 1)
         monkeypatch.setenv("ACKTRAIL_TABLES", str(tmp_path))
         form = {"topic": "lost-request", "partitions": 3, "dry_run": False, "reason": None}
-        answers: dict[str, Any] = {}
         context: Any = {
             "params": form,
             "dag_run": SimpleNamespace(triggering_user_name="ann"),
-            "ti": SimpleNamespace(dag_id=EXPAND, run_id="r1", xcom_pull=lambda *, task_ids: answers.get(task_ids)),
+            "ti": (task := RunningTask(EXPAND)),
         }
         plan = expansion_steps.plan_expansion.function(**context)
-        answers["approve"] = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "eve"}}
+        task.answers["approve"] = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "eve"}}
         approver = change_steps.note_decision.function(plan, **context)
         network.held.add(CREATE_PARTITIONS)
         change_steps.execute.function(plan, approver)

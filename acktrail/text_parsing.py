@@ -21,6 +21,7 @@ _ZEROS: Final = bytes.maketrans(b"123456789E", b"000000000e")
 _LONG: Final = b"0" * 19
 _HIGH: Final = b"e000"
 """With all digits as zeros, and without signs: what every number has, or its exponent, that is too large."""
+_BACKSLASH: Final = ord("\\")  # a search for one byte is quick
 _NO_BRACKET: Final = bytes({*range(256)} - {*b"[]{}"})
 
 
@@ -38,7 +39,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError(_TOO_DEEP) from None
     if len(raw) > 2 * MOST_DEPTH and raw.count(b"{") + raw.count(b"[") > MOST_DEPTH and not _is_shallow(raw):
         _check(value)
-    if b"\\u" in raw:
+    if _BACKSLASH in raw and b"\\u" in raw:
         _check_unicode(value)
     return value
 
@@ -57,17 +58,18 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _decoded(raw: bytes, text: str) -> Any:
-    """What is in the text, nested however deep. Hooks, which Python calls for each object or number, cost more than all
-    else: a flat object, as of one row of many, goes without where it has as many colons as keys."""
-    numbers = raw.translate(_ZEROS, b"+")
-    if _LONG in numbers or _HIGH in numbers:
-        return _EXACT.decode(text)
-    objects = raw.count(b"{")
-    if objects <= 1:
+    """What is in the text, nested however deep. Hooks, which Python calls for each object or number, and searches cost
+    more than all else: a flat object, as of one row of many, goes without where it has as many colons as keys."""
+    if raw.count(b"{") == 1 and b"[" not in raw:
         value = _PLAIN.decode(text)
-        if not objects or (type(value) is dict and len(value) == raw.count(b":")):
+        if type(value) is dict and len(value) == raw.count(b":") and not any(map(_is_odd, value.values())):
             return value
-    return _ONCE.decode(text)
+    numbers = raw.translate(_ZEROS, b"+")
+    return (_EXACT if _LONG in numbers or _HIGH in numbers else _ONCE).decode(text)
+
+
+def _is_odd(value: Any) -> bool:
+    return (type(value) is int and value not in _INTEGERS) or (type(value) is float and not math.isfinite(value))
 
 
 def _is_shallow(raw: bytes) -> bool:

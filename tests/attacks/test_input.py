@@ -101,7 +101,7 @@ def test_hostile_toml_is_one_line(reader: str, text: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", HOSTILE_JSON.values(), ids=HOSTILE_JSON)
-def test_hostile_plan_is_no_defect(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_plan_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Who hands a plan's file to an operator makes the command end with one line and the exit code of wrong input."""
     file = tmp_path / "plan.json"
     file.write_text(text, "utf-8", "surrogateescape")
@@ -110,7 +110,7 @@ def test_hostile_plan_is_no_defect(text: str, tmp_path: Path, capsys: pytest.Cap
         capsys, "change", "apply", str(file), "--tables", str(tmp_path / "tables"), "--bootstrap-server", "localhost:1"
     )
 
-    assert "defect" not in done.complaint(2)
+    assert any(words in done.complaint(2) for words in ("plan.json: is no JSON: ", "plan.json: is no text"))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_ordinary_json_is_read_as_by_python(value: Any, is_ascii: bool, is_binar
     assert parse_json(text.encode() if is_binary else text) == value == json.loads(text)
 
 
-@given(st.integers(), st.integers(0, 2 * MOST_DEPTH), st.sampled_from(['{"a": %s}', "[%s]", '[{}, [], "[[", %s]']))
+@given(st.integers(), st.integers(0, 2 * MOST_DEPTH), st.sampled_from(['{"a": %s}', "[%s]", '["{[", %s]']))
 def test_depth_and_size_are_the_only_bounds(number: int, depth: int, form: str) -> None:
     """Whatever is around it: an integer is read to 64 bits, and a text to its depth."""
     text = str(number)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -54,3 +54,27 @@ def one(cluster: str, name: str, about: str, number: float | None) -> Metric:
 def by(cluster: str, name: str, about: str, label: str, counts: Mapping[str, Any]) -> Metric:
     """A family with a series for each of `counts`, by `label`."""
     return each(cluster, name, about, counts.items(), label)
+
+
+class _Gauge(Protocol):
+    """A number with its name, what it is about, and its labels."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def about(self) -> str: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
+def families(gauges: Iterable[_Gauge]) -> Iterator[Metric]:
+    """A family for each name; all gauges of one name have the same labels."""
+    found: dict[str, GaugeMetricFamily] = {}
+    for gauge in gauges:
+        family = found.get(gauge.name)
+        if family is None:
+            family = found[gauge.name] = GaugeMetricFamily(gauge.name, gauge.about, labels=list(gauge.labels))
+        family.add_metric([label_value(value) for value in gauge.labels.values()], gauge.value)
+    yield from found.values()

@@ -11,6 +11,7 @@ import typer
 from acktrail.cli import group_answers
 from acktrail.cli.change import change_preview as options
 from acktrail.cli.change.change_preview import keep_or_execute
+from acktrail.cli.commands.group_metrics import metrics
 from acktrail.cli.common_options import OfBoth, OfCluster, command_group, echo_rows, spread
 from acktrail.errors import ChangeRefused, InputError, UnknownName
 from acktrail.text_tables import printable, table
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 app = command_group("Share groups as brokers describe them; deletion, configuration.")
 config = command_group("The configuration of share groups: show, set.")
 app.add_typer(config, name="config")
+app.command("metrics")(metrics)
 
 _OTHER_TYPES = ("consumer.", "streams.")
 Groups = Annotated[list[str], typer.Argument(help="Share groups by id.")]

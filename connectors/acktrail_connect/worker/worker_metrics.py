@@ -20,9 +20,8 @@ from prometheus_client.registry import Collector
 
 from acktrail.errors import AcktrailError
 from acktrail.model.log_positions import Position, SourcePartition
-from acktrail.serving.gauge_families import build_info, label_value
+from acktrail.serving.gauge_families import build_info, families
 from acktrail.serving.metrics_endpoint import collector_served, repeated
-from acktrail_connect.contract import Gauge
 from acktrail_connect.source_batches import LogEnds, LogMark
 from acktrail_connect.worker.connector_run import ConnectorRun
 from acktrail_connect.worker.task_thread import RunState, TaskThread
@@ -112,7 +111,7 @@ class WorkerMetrics(Collector):
         yield from self._states(tasks)
         yield from self._counts(tasks)
         yield from self._export_lag(self._lag.newest)
-        yield from _gauges(gauge for _, _, task in tasks for gauge in task.gauges())
+        yield from families(gauge for _, _, task in tasks for gauge in task.gauges())
 
     def _states(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
         connectors = _gauge("connector_state", "1 for the state that a connector is in.", "connector", "state")
@@ -170,17 +169,6 @@ def _counter(name: str, about: str, *labels: str) -> CounterMetricFamily:
 def _one_hot(family: GaugeMetricFamily, labels: list[str], state: RunState) -> None:
     for each in RunState:
         family.add_metric([*labels, each.value], float(each is state))
-
-
-def _gauges(gauges: Iterable[Gauge]) -> Iterator[Metric]:
-    """Gauges that sources show, by name; all of one name have the same labels."""
-    families: dict[str, GaugeMetricFamily] = {}
-    for gauge in gauges:
-        family = families.get(gauge.name)
-        if family is None:
-            family = families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.about, labels=list(gauge.labels))
-        family.add_metric([label_value(value) for value in gauge.labels.values()], gauge.value)
-    yield from families.values()
 
 
 @contextmanager

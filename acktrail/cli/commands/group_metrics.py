@@ -1,0 +1,50 @@
+"""``acktrail groups metrics``: what the brokers say about share groups, for Prometheus."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from acktrail.cli.common_options import BootstrapServer, ClientConfig, OfCluster
+from acktrail.times import duration_ms
+
+_LONGEST_MS: Final = 86_400_000
+
+
+def metrics(
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C; port 0: any free one.")
+    ] = None,
+    every: Annotated[str, typer.Option("--every", help="With --listen, how often the brokers are asked.")] = "30s",
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show lag and age of share groups, for Prometheus. Also members, state and start offsets; the age is that of the
+    oldest unfinished record. From the brokers alone, once or at an address.
+
+    Needs DESCRIBE on groups and topics; for the age also READ on the topics: of each log the header of one batch or two
+    is read. However many scrapers ask, the brokers are asked once in --every. What is not known has no series. While
+    the brokers do not answer, kafka_share_group_exporter_up is 0 and no group has a series; docs/metrics.md has every
+    name.
+
+    Example: acktrail groups metrics --listen 127.0.0.1:9400
+    """
+    every_s = min(duration_ms("--every", every), _LONGEST_MS) / 1000
+    config = OfCluster(bootstrap_server, client_config).kafka
+    from acktrail.activity import stop_on_signals
+    from acktrail.serving.metrics_endpoint import collector_served, repeated
+    from acktrail.view.live_metrics import LiveMetrics
+
+    with LiveMetrics(config, every_s, partial(typer.echo, err=True)) as own:
+        if listen is None:
+            typer.echo(own.text(), nl=False)
+            return
+        with (
+            stop_on_signals() as stop,
+            collector_served(own, listen, "--listen") as address,
+            repeated(own.look, every_s, "acktrail-group-metrics"),
+        ):
+            typer.echo(f"metrics at {address}", err=True)
+            stop.wait()

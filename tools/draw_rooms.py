@@ -31,6 +31,7 @@ PACKAGES: Final = {
     "acktrail_demo": "extras",
     "acktrail_embedded": "extras",
     "acktrail_expansion": "extras",
+    "acktrail_mcp": "extras",
     "acktrail_migration": "extras",
 }
 """Package to the folder that is its source root."""
@@ -56,6 +57,7 @@ ABOUT: Final = {
     "acktrail_demo": "extra: try it, faults",
     "acktrail_copied_logs": "extra: files, old formats",
     "acktrail_expansion": "extra: more partitions",
+    "acktrail_mcp": "extra: questions of agents",
     "acktrail_migration": "extra: to another cluster",
 }
 """What each room is for, in a few words."""

@@ -71,6 +71,7 @@ _NEEDED_BY: Final = {
     "all": ("demo",),
     "connect": ("connect", "tables.metrics"),
     "dashboard": ("dashboard.serve",),
+    "mcp": ("mcp",),
     "kafka,spark": ("run.stream",),
     "kafka,tables": ("change", "config.profiles", "doctor", "groups", "run.export"),
     "quality": ("run.validate",),
@@ -88,10 +89,11 @@ _PACKAGES: Final = {
     "quality": "great_expectations",
     "dashboard": "markdown_it",
     "connect": "prometheus_client",
+    "mcp": "mcp",
 }
 """A package by which an extra is known to be installed."""
 _BROUGHT: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("kafka", "tables"), ()),
+    **dict.fromkeys(("kafka", "mcp", "tables"), ()),
     **dict.fromkeys(("spark", "quality", "dashboard"), ("tables",)),
     "connect": ("kafka", "tables"),
     "all": tuple(_PACKAGES),

@@ -115,7 +115,8 @@ def picture() -> str:
 
 
 def rows(arrows: Arrows) -> list[list[str]]:
-    """Rooms by the layers of pyproject.toml, upper ones first; a room of no layer stands above its imports."""
+    """Rooms by the layers of pyproject.toml, upper ones first; a room of no layer stands above its
+    imports."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layered = [found for found in contracts if found["type"] == "layers" and "containers" not in found]
     inside, between = ([_names(layer) for layer in found["layers"]] for found in layered)
@@ -123,7 +124,7 @@ def rows(arrows: Arrows) -> list[list[str]]:
     placed = [[room for room in layer if room in arrows] for layer in layers]
     known = {room for layer in placed for room in layer}
     for room in (room for room in TopologicalSorter(arrows).static_order() if room not in known):
-        highest = min(index for index, layer in enumerate(placed) if arrows[room] & set(layer))
+        highest = min((index for index, layer in enumerate(placed) if arrows[room] & set(layer)), default=len(placed))
         if not highest:
             placed.insert(0, [])
         placed[max(0, highest - 1)].append(room)

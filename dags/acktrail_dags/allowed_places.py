@@ -98,8 +98,9 @@ def _entries(variable: str) -> tuple[str, ...]:
 
 
 def is_same(tables: str, other: str) -> bool:
-    """Whether two texts name the same root of tables. Nothing is looked up: another way to a folder is another name."""
-    return tables.strip().rstrip("/") == other.strip().rstrip("/")
+    """Whether two texts name the same root of tables. Nothing is looked up: another way to a folder is another name,
+    and so is one with a blank more: storages and file systems have both."""
+    return tables.removesuffix("/") == other.removesuffix("/")
 
 
 def _shown(value: Any) -> str:

@@ -103,6 +103,17 @@ def test_trigger_does_not_choose_the_audit(tmp_path: Path, dag_id: str) -> None:
     assert not mine.exists()
 
 
+@pytest.mark.parametrize("form", ["{} ", " {}", "{}\t", "{}\N{NO-BREAK SPACE}", "{}//", "{}/.", "{}\n"])
+def test_another_name_is_not_the_workers_own_root(form: str, tmp_path: Path) -> None:
+    """Who may trigger a DAG writes the worker's own tables with a blank more: another root, which would be made and
+    have the audit. Refused, for a change as for a reconciliation."""
+    named = form.format(tmp_path / "own")
+    with pytest.raises(exceptions.AirflowFailException, match="audited in its own tables only"):
+        order(all_topics=True, tables_uri=named)
+    with pytest.raises(ConfigurationError, match="may not use the Airflow connection"):
+        reconciled(tables_uri=named)
+
+
 def test_trigger_does_not_choose_a_connection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Who may trigger a DAG names another Airflow connection, to use its credentials: refused, with the line that
     allows it; whether there is such a connection is not said. One line lets a run use it with the tables named

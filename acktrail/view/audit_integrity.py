@@ -69,8 +69,11 @@ class AuditReport:
 def checked_audit(tables: TablesConfig, *, anchor: Path | None = None, moves_on: bool = True) -> AuditReport:
     """The report on audit, plans and results. `anchor`: a file with a row of the audit, which is compared and then
     replaced by the newest row; made if it is not there yet. Without `moves_on` it is only read. Raises
-    ConfigurationError: something is not as it was written; it says what; or `anchor` cannot be written. MalformedFile:
-    `anchor` is no such file."""
+    ConfigurationError: something is not as it was written; it says what; or `anchor` lies in the tables, or cannot be
+    written. MalformedFile: `anchor` is no such file."""
+    if anchor is not None and anchor.resolve().is_relative_to(Path(tables.uri).resolve()):
+        hint = "keep it where those who can write the tables cannot"
+        raise ConfigurationError(f"the anchor {anchor} lies in the tables that it is to be compared with", hint=hint)
     kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
     stored = _Stored(tables)
     unkeyed, keyed = check_keys(stored.audit, audit_key())

@@ -112,6 +112,14 @@ def test_anchor_kept_elsewhere_shows_a_rewritten_audit(
     assert anchor.read_text() == kept
 
 
+def test_anchor_in_the_tables_is_none(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who may write all of the tables would write the anchor, too: one that lies there is refused, and not made."""
+    anchor = root / "anchor.json"
+    said = command_line.run(capsys, "change", "audit", "--tables", root, "--anchor", anchor).complaint(3)
+    assert "lies in the tables" in said
+    assert not anchor.exists()
+
+
 @pytest.mark.parametrize("attack", [rewrite, shutil.rmtree], ids=["rewritten", "removed"])
 def test_doctor_compares_the_audit_with_the_anchor(
     root: Path, tmp_path: Path, attack: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -31,7 +31,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 46_700,
     "lines of the trunk": 38_600,
-    "lines of tests": 40_500,
+    "lines of tests": 40_700,
     "lines of the largest room": 4_100,
     "modules": 340,
 }

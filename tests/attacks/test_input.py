@@ -59,9 +59,15 @@ def read_audit_detail(file: Path) -> object:
     return stored_object(file.read_text("utf-8", "surrogateescape"), "reset_audit", "detail")
 
 
+def read_stored_connector(file: Path) -> None:
+    """A worker ignores it, and logs why."""
+    for fault in ConfigStore(file.parent).faults:
+        raise fault
+
+
 JSON_READERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "connector": connector_file,
-    "stored connector": lambda file: ConfigStore(file.parent),
+    "stored connector": read_stored_connector,
     "evidence": read_pack,
     "suite": load_suite,
     "record dump": lambda file: list(read_dump(file)),

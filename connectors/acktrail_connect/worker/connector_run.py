@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -19,13 +20,14 @@ from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.text_parsing import parse_json
 from acktrail_connect.contract import Config, WorkLease
-from acktrail_connect.worker.connector_config import ConnectorPlan
+from acktrail_connect.worker.connector_config import SINK_PREFIX, ConnectorPlan, ResolvedConfig
 from acktrail_connect.worker.redaction import Redaction
 from acktrail_connect.worker.task_thread import RunState, RunStatus, RunThread, TaskThread
 
 _LONGEST: Final = 200
 _SHOWN: Final = 100
 _STANDBY_S: Final = 2.0
+_TABLES: Final = f"{SINK_PREFIX}tables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +41,27 @@ class StoredConnector:
 
 class ConfigStore:
     """Connectors by name. `folder` None: they live as long as the process. A crash leaves the old or the new file of
-    a connector; only its owner may read it. Raises ConfigurationError when the folder
-    cannot be read or written."""
+    a connector; only its owner may read it. `faults`: what in the folder is no connector's file, and was ignored.
+    Raises ConfigurationError when the folder cannot be read or written."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._connectors: dict[str, StoredConnector] = {}
+        self.faults: list[ConfigurationError] = []
         if folder is not None:
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 files = sorted(folder.glob("*.json"))
             except OSError as error:
                 hint = "the worker keeps connectors there"
                 raise ConfigurationError(f"{folder} cannot be used: {error.strerror}", hint=hint) from error
-            self._connectors = dict(map(_read, files))
+            for file in files:
+                try:
+                    name, connector = _read(file)
+                except ConfigurationError as error:
+                    self.faults.append(error)
+                else:
+                    self._connectors[name] = connector
 
     def all(self) -> dict[str, StoredConnector]:
         """A copy, by name."""
@@ -71,6 +80,16 @@ class ConfigStore:
             self._file(name).unlink(missing_ok=True)
         del self._connectors[name]
 
+    def kept_apart(self, resolved: ResolvedConfig) -> ResolvedConfig:
+        """`resolved`, where keys of the sink that name the store, or a folder in or above it, are wrong: what the sink
+        writes would lie among the connectors."""
+        if self._folder is None:
+            return resolved
+        found = [key for key, text in resolved.values.items() if _is_written(key, text) and _meets(text, self._folder)]
+        texts = "the worker keeps its connectors there (config.storage.dir); name a folder apart from it"
+        wrong = {key: (f"{key}: {texts}",) for key in found}
+        return replace(resolved, wrong={**wrong, **resolved.wrong})
+
     def _file(self, name: str) -> Path:
         assert self._folder is not None
         quoted = urllib.parse.quote(name, safe="").replace(".", "%2E")
@@ -79,8 +98,41 @@ class ConfigStore:
         return self._folder / f"{quoted}.json"
 
 
+def _is_written(key: str, text: object) -> bool:
+    """Whether a sink may write to the path `text`. Keys of plug-ins are judged by how a path begins."""
+    if not key.startswith(SINK_PREFIX) or not isinstance(text, str) or not text:
+        return False
+    return key == _TABLES or (text != "/" and text.startswith(("/", "file:")))
+
+
+def _meets(text: str, folder: Path) -> bool:
+    """Whether `text` names `folder`, a folder in it or one above it, links followed."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        if parts.scheme != "file" and "://" in text:
+            return False
+        named, store = (os.path.realpath(each) for each in (parts.path if parts.scheme == "file" else text, folder))
+    except ValueError:  # no sink takes it
+        return False
+    return _is_within(Path(named), Path(store)) or _is_within(Path(store), Path(named))
+
+
+def _is_within(inner: Path, outer: Path) -> bool:
+    return any(_is_same(each, outer) for each in (inner, *inner.parents))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Also by another name, as of a mount."""
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
+        return False
+
+
 def _read(file: Path) -> tuple[str, StoredConnector]:
     try:
+        if not file.is_file():  # a pipe would be waited for
+            raise TypeError("it is no file")
         content = parse_json(file.read_text("utf-8-sig"))
         name, config = content["name"], content["config"]
         if not isinstance(name, str) or not isinstance(config, dict):

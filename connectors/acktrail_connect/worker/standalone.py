@@ -16,6 +16,7 @@ from threading import Event
 from typing import Final
 
 from acktrail.activity import stop_on_signals
+from acktrail.text_tables import printable
 from acktrail_connect.worker.connector_run import ConfigStore
 from acktrail_connect.worker.worker import Worker
 from acktrail_connect.worker.worker_config import WorkerConfig, cluster_of, connector_file
@@ -37,6 +38,8 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     own_cluster = partial(cluster_of, config.defaults, providers.unbounded())
     worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease, own_cluster=own_cluster)
     log_to_stderr(as_json=config["log.format"] == "json", redact=worker.redact_all)
+    for fault in store.faults:
+        _LOG.error("ignored: %s", printable(fault.with_hint), extra={"event": "connector_unreadable"})
     with stop_on_signals() as stop, ExitStack() as serving:
         _serve(worker, config, serving)
         worker.start()

@@ -233,8 +233,7 @@ class Worker:
         """The committed positions as REST shows them, in the order of the source's partitions. Raises UnknownName, and
         what reaching cluster or storage raises."""
         run = self._planned(name)
-        fields_of = run.plan.source.fields_of
-        return [(fields_of(each), _offset_of(position)) for each, position in run.positions().items()]
+        return [(run.plan.source.fields_of(each), _offset_of(at)) for each, at in run.positions().items()]
 
     def alter_offsets(self, name: str, entries: Iterable[tuple[Fields, Fields | None]]) -> None:
         """Set the positions of a stopped connector, as REST shows them; None: remove one. Raises UnknownName,
@@ -300,8 +299,9 @@ class Worker:
     def _resolved(self, own: Texts, lacks: Mapping[str, tuple[str, ...]], *, looks: bool = True) -> ResolvedConfig:
         """`lacks`: secrets that its caller must send again."""
         merged = with_defaults(own, self._defaults)
-        of_operator = merged.keys() - own.keys()
-        return resolve_config(merged, self._providers, of_operator=of_operator, not_kept=lacks, looks=looks)
+        free = merged.keys() - own.keys()
+        found = resolve_config(merged, self._providers, of_operator=free, not_kept=lacks, looks=looks)
+        return self._store.kept_apart(found)
 
     def _put(self, name: str, config: Texts, target: RunState, *, sent: Texts | None = None) -> None:
         """`sent`: what a caller of REST sent; None: it is the worker's own, with all its secrets."""

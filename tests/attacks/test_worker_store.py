@@ -1,0 +1,92 @@
+"""What lies in the folder where a worker keeps its connectors, and who can put something there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers.connect_worker import ConnectWorker, connect_worker
+from servers.workload import until
+
+from acktrail_connect.worker.connector_run import ConfigStore
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[ConnectWorker]:
+    own = {"rest.listener": "127.0.0.1:0", "config.storage.dir": str(tmp_path / "state/store")}
+    with connect_worker(tmp_path / "worker", own) as started:
+        started.start()
+        yield started
+
+
+def connector(tables: str) -> dict[str, str]:
+    """A table's rows go to a table that the transform names."""
+    return {
+        "connector.class": "DeltaTableSource",
+        "tables": "/none",
+        "table": "rows",
+        "transforms": "route",
+        "transforms.route.type": "Route",
+        "transforms.route.regex": ".*",
+        "transforms.route.replacement": "a.json",
+        "sink.tables": tables,
+    }
+
+
+def test_no_sink_writes_among_the_connectors(worker: ConnectWorker, tmp_path: Path) -> None:
+    """Who holds the token has a sink write where the worker keeps its connectors, so that it never starts again: 400
+    for the store, what is in it or above it, by any name; folders beside it are free."""
+    assert worker.ask("GET", "/connectors") == (200, "[]")
+    store = tmp_path / "state/store"
+    (tmp_path / "link").symlink_to(store)
+    names = [store, f"file://{store}", f"{store}/", store / "deeper/still", tmp_path / "state", tmp_path, "/"]
+    names += [tmp_path / "link", tmp_path / "link/deeper", tmp_path / "none/../state/store", os.path.relpath(store)]
+    told = "sink.tables: the worker keeps its connectors there"
+    for named in map(str, names):
+        code, text = worker.ask("POST", "/connectors", {"name": "evil", "config": connector(named)})
+        assert (code, told in text) == (400, True), (named, text)
+    own = {**connector(str(store)), "name": "evil"}
+    assert worker.ask("PUT", "/connectors/evil/config", own)[0] == 400
+    assert told in worker.ask("PUT", "/connector-plugins/DeltaTableSource/config/validate", own)[1]
+    code, text = worker.ask(
+        "POST", "/connectors", {"name": "free", "config": connector(str(tmp_path / "state/stored"))}
+    )
+    assert code == 201, text
+    assert worker.ask("PATCH", "/connectors/free/config", {"sink.tables": str(store)})[0] == 400
+
+
+def test_what_is_no_connector_does_not_stop_the_worker(worker: ConnectWorker, tmp_path: Path) -> None:
+    """Something else in the store than files of connectors is a line each in the log; the worker runs what is one, and
+    says why a connector cannot be kept in its place."""
+    made = {"name": "kept", "config": connector(str(tmp_path / "tables")), "initial_state": "STOPPED"}
+    code, text = worker.ask("POST", "/connectors", made)
+    assert code == 201, text
+    worker.kill()
+    worker.said.clear()
+    store = tmp_path / "state/store"
+    (store / "folder.json").mkdir()
+    os.mkfifo(store / "pipe.json")
+    (store / "dangling.json").symlink_to(tmp_path / "none")
+    (store / "binary.json").write_bytes(b"\xff\xfe\x00")
+    (store / "list.json").write_text(json.dumps([]))
+    worker.start()
+    until(lambda: len([line for line in worker.said if "is no connector's file" in line]) == 5)
+    until(lambda: worker.ask("GET", "/connectors") == (200, '["kept"]'))
+    code, text = worker.ask("POST", "/connectors", {**made, "name": "folder"})
+    assert (code, "cannot be written" in text) == (500, True)
+    assert re.search(r"ignored: \S+/folder\.json is no connector's file", "\n".join(worker.said))
+
+
+def test_only_its_owner_reads_the_store(tmp_path: Path) -> None:
+    """Another account lists names of connectors: the folder that the worker makes keeps it out, whatever the umask."""
+    before = os.umask(0)
+    try:
+        ConfigStore(tmp_path / "new/store")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new/store").stat().st_mode) == 0o700

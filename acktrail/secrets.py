@@ -189,8 +189,15 @@ class Providers:
             raise NoValueThere(f"{shown}: {path} is no file", hint="a reference leads to a regular file")
         if found.st_size > _LARGEST_FILE:
             raise NoValueThere(f"{shown}: {path} is larger than 1 MiB", hint="name the file with the secret")
+        if self.is_for_owner and is_foreign(found):
+            raise ConfigurationError(f"{shown}: another user owns {path}", hint=f"chown it to user {os.geteuid()}")
         if self.is_for_owner and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ConfigurationError(f"{shown}: others may read or write {path}", hint=f"chmod 600 {path}")
+
+
+def is_foreign(found: os.stat_result) -> bool:
+    """Whether a file is owned by neither this process's user nor root."""
+    return found.st_uid not in {os.geteuid(), 0}
 
 
 def _properties(shown: str, path: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Tokens that callers of a listener send: long enough, and in files that only their owner may read."""
+"""Tokens and passwords that callers of a listener send: long enough, and in files that only their owner may read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.errors import ConfigurationError
-from acktrail.secrets import Password
+from acktrail.secrets import Password, is_foreign
 
 LEAST_TOKEN: Final = 16
 _MADE_BYTES: Final = 32
@@ -19,7 +19,7 @@ _LARGEST_BYTES: Final = 4_096
 
 
 def checked_token(token: str, what: str) -> Password:
-    """`token`, which `what` names in errors. Raises ConfigurationError: it can be guessed."""
+    """A token or a password, which `what` names in errors. Raises ConfigurationError: it can be guessed."""
     if len(token) < LEAST_TOKEN:
         message = f"{what} has fewer than {LEAST_TOKEN} characters"
         raise ConfigurationError(message, hint="make one: openssl rand -hex 24")
@@ -27,14 +27,18 @@ def checked_token(token: str, what: str) -> Password:
 
 
 def token_in(file: Path, what: str) -> Password:
-    """The token in `file`, without blanks around it. Raises ConfigurationError: it cannot be read, others may read it,
-    or the token is too short."""
+    """The token in `file`, without blanks around it. Raises ConfigurationError: it cannot be read, others may read or
+    own the file, or the token is too short."""
     try:
         with file.open("rb") as opened:
-            mode = stat.S_IMODE(os.fstat(opened.fileno()).st_mode)
+            found = os.fstat(opened.fileno())
+            mode = stat.S_IMODE(found.st_mode)
             text = opened.read(_LARGEST_BYTES).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read {what} in {file}", hint="name a text file") from error
+    if is_foreign(found):
+        message = f"another user owns the file of {what}, and may read or write it: {file}"
+        raise ConfigurationError(message, hint=f"chown it to user {os.geteuid()}, and chmod 600")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         message = f"others may read or write {what}: {file} has mode {mode:04o}"
         raise ConfigurationError(message, hint=f"chmod 600 {file}, or give it by a variable of the environment")

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from drivers.own_process import finished
@@ -20,8 +21,15 @@ from servers.connect_worker import ConnectWorker, connect_worker
 from servers.workload import until
 
 from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError
+from acktrail.secrets import Providers
 from acktrail.serving.bounded_listener import PATIENCE_S
+from acktrail.serving.tokens import token_in
 from acktrail.tables.delta.store import Tables
+from acktrail_connect.worker.connector_run import ConfigStore
+from acktrail_connect.worker.rest.application import rest_server
+from acktrail_connect.worker.worker import Worker
+from acktrail_connect.worker.worker_config import WorkerConfig
 
 ACKTRAIL = (sys.executable, "-m", "acktrail.cli.main")
 TOKEN = "a token of the tests, long enough"
@@ -170,7 +178,12 @@ def test_a_token_does_not_travel_in_plain_text(tables: str, token: Path) -> None
     behind = ConnectWorker(Path(), [*serve, "--token-file", str(token), "--behind-tls-proxy"])
     behind.start()
     try:
-        assert _listener(behind, "dashboard:", "/").code() == 200
+        found = _listener(behind, "dashboard:", "/")
+        assert found.code() == 200
+        with closing(found.connection()) as connection:  # the proxy says nothing of TLS
+            connection.request("POST", "/login", urlencode({"token": TOKEN}))
+            cookie = connection.getresponse().headers["Set-Cookie"]
+        assert "Secure" in cookie.split("; ")
     finally:
         behind.kill()
 
@@ -186,6 +199,34 @@ def test_a_token_that_others_read_is_none(tables: str, tmp_path: Path, mode: int
         *ACKTRAIL, "dashboard", "serve", "--tables", tables, "--port", "0", "--token-file", file, timeout=60
     )
     assert (ended.returncode, f"chmod 600 {file}" in ended.stderr.replace("\n", " ")) == (3, True), ended.stderr
+
+
+@pytest.mark.parametrize("read", ["token", "reference"])
+def test_a_token_of_another_user_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str) -> None:
+    """Another account owns the file, of any mode, and so knows the token: it is refused; one of root's is not."""
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    file.chmod(0o600)
+    asked = {
+        "token": lambda: token_in(file, "the token"),
+        "reference": lambda: Providers(is_for_owner=True).resolve(f"${{file:{file}}}"),
+    }[read]
+    assert asked()
+    owner = file.stat().st_uid
+    if owner == 0:
+        os.chown(file, 65_534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(ConfigurationError, match="another user owns"):
+        asked()
+
+
+@pytest.mark.parametrize(("user", "password"), [("a", "a"), ("", ""), ("ann", "fifteen letters"), ("", TOKEN)])
+def test_a_password_that_can_be_guessed_is_none(user: str, password: str) -> None:
+    """Anybody who reaches the port guesses a short password or sends an empty one: no interface starts with it."""
+    own = {"rest.listener": "127.0.0.1:0", "rest.basic.user": user, "rest.basic.password": password}
+    with pytest.raises(ConfigurationError, match=r"rest\.basic\.(password has fewer than 16|user is empty)"):
+        rest_server(Worker(ConfigStore()), WorkerConfig.of(own))
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,11 @@ def create_app(
     dependencies: Sequence[Any] = (),
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     pages: Sequence[WebPage] = PAGES,
+    is_secure: bool = False,
 ) -> FastAPI:
     """The app that shows `tables`. `access`: who may see it; None: the app that it is mounted in decides, for instance
-    by `dependencies` (as FastAPI has them), which guard every page. Raises ConfigurationError: the root is none.
+    by `dependencies` (as FastAPI has them), which guard every page. `is_secure`: readers come by TLS, also
+    where no header of a proxy shows it. Raises ConfigurationError: the root is none.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(dependencies))
     dashboard = _Dashboard(TableReader(tables), clock, pages)
@@ -97,7 +99,8 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED_FROM)
     if access is not None:
         if access.token is not None:
-            app.add_route("/login", partial(_log_in, access.token.value), methods=["POST"])
+            log_in = partial(_log_in, access.token.value, is_secure=is_secure)
+            app.add_route("/login", log_in, methods=["POST"])
         app.middleware("http")(partial(_guarded, access))
     app.middleware("http")(with_safe_headers)
     app.state.prepare = dashboard.prepare
@@ -118,7 +121,7 @@ def dashboard_server(
     token or no TLS; the token is too short or cannot be read, or others can read its file; NoTables: there are none."""
     Tables(tables).ensure_there()
     access = Access(token=_token(token_file), hosts=hosts)
-    app = create_app(tables, access=access)
+    app = create_app(tables, access=access, is_secure=tls is not None and tls.is_of_proxy)
     place = ListenAddress(option="--host", host=host, port=port)
     server = HttpServer(app, place, access, tls=tls, hint=_SHELTER, reads_proxy_headers=True)
     app.state.prepare()
@@ -195,7 +198,7 @@ class _Dashboard:
         return rendered("frame.html", {**frame, **own})
 
 
-async def _log_in(token: str, request: Request) -> Response:
+async def _log_in(token: str, request: Request, *, is_secure: bool) -> Response:
     form = await _form(request)
     address = next_page(form.get("next", ""))
     expires = int(time.time()) + SESSION_S
@@ -211,7 +214,7 @@ async def _log_in(token: str, request: Request) -> Response:
         path=request.scope.get("root_path", "") or "/",
         httponly=True,
         samesite="lax",
-        secure=request.url.scheme == "https",
+        secure=is_secure or request.url.scheme == "https",
     )
     return answer
 

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from acktrail.errors import AcktrailError, InputError, InvalidConfiguration, UnknownName
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
 from acktrail.serving.access import Access, Guard
 from acktrail.serving.http_server import HttpServer, ListenAddress, Tls
 from acktrail.serving.tokens import checked_token, kept_token
@@ -128,10 +128,15 @@ def _access(config: WorkerConfig) -> Access:
     """Callers of a Unix socket need no token: its file says who may connect. Others need one that is made at the first
     start, where none and no user is configured."""
     token, user, names = config["rest.token"], config["rest.basic.user"], tuple(config["rest.allowed.hosts"])
+    password = config["rest.basic.password"]
+    if user is not None and (not user or ":" in user):
+        raise ConfigurationError("rest.basic.user is empty or has a colon", hint="name a user without one")
+    if password is not None:
+        password = checked_token(password.value, "rest.basic.password")
     if token is not None:
         token = checked_token(token.value, "rest.token")
     elif user is None and config["rest.socket"] is None:
         hint = "set config.storage.dir to a folder that the worker may write, or rest.token, or rest.socket"
         token = kept_token(config.token_file, "the token of REST", hint=hint)
         _LOG.info("callers of REST send the token in %s", config.token_file, extra={"event": "rest_token"})
-    return Access(token=token, user=user, password=config["rest.basic.password"], hosts=names)
+    return Access(token=token, user=user, password=password, hosts=names)

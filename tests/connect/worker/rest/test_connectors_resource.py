@@ -195,9 +195,9 @@ def test_creations_wait_for_those_of_one_name_alone(rest: Any, monkeypatch: Any)
 def test_a_client_of_kafka_connect_works(start: Any, world: Any) -> None:
     """kafka-connect-py (a client on PyPI, which knows no tokens) creates, looks at, pauses, restarts and deletes a
     connector."""
-    rest = start(rest__basic__user="ann", rest__basic__password="p")
+    rest = start(rest__basic__user="ann", rest__basic__password="long-enough-for-it")
     client = pytest.importorskip("kafka_connect", reason="kafka-connect-py is not installed").KafkaConnect(
-        url=rest.server.url, auth="ann:p"
+        url=rest.server.url, auth="ann:long-enough-for-it"
     )
     client.create_connector({"name": "a", "config": CONFIG})
     assert client.list_connectors() == ["a"]

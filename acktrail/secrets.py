@@ -20,6 +20,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -50,6 +51,24 @@ def has_reference(text: str) -> bool:
     (True, False)
     """
     return _REFERENCE.search(text) is not None
+
+
+def reference_to(file: object) -> str:
+    """A reference to the whole text of a file, whose path has no ``:``, ``{`` and ``}``."""
+    return f"${{file:{file}}}"
+
+
+def references_in(text: str) -> list[str]:
+    """The references of `text` that are understood.
+
+    >>> references_in("${env:USER}:${file:/run/login:password} ${vault:x}")
+    ['${env:USER}', '${file:/run/login:password}']
+    """
+    found = []
+    for match in _REFERENCE.finditer(text):
+        with suppress(ConfigurationError):
+            found.append(_Reference.of(match).shown)
+    return found
 
 
 class _Reference(NamedTuple):
@@ -83,19 +102,21 @@ class Providers:
     """Where references may lead. `base`: where relative paths begin (None: the working folder). `folders`: where files
     must lie, links followed (None: anywhere), as Kafka's ``allowed.paths``. `variables`: names that variables of the
     environment must have, ``*`` for any part (None: any), as Kafka's ``allowlist.pattern``. `withheld`: texts whose own
-    references lead to what no other may read; a folder among them stands for all that is in it. `is_for_owner`: only
-    the owner of a file may be able to read it. What was found is added to `seen`, so that it can be hidden."""
+    references lead to what no other may read; a folder among them stands for all that is in it. `of_operator`: the same
+    of texts that only an operator's own may follow. `is_for_owner`: only the owner of a file may be able to read it.
+    What was found is added to `seen`, so that it can be hidden."""
 
     base: Path | None = None
     folders: Sequence[Path] | None = None
     variables: Sequence[str] | None = None
     withheld: Sequence[str] = ()
+    of_operator: Sequence[str] = ()
     is_for_owner: bool = False
     seen: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def unbounded(self) -> Providers:
         """The same for texts of the operator: their references lead anywhere but to what is withheld."""
-        return replace(self, folders=None, variables=None)
+        return replace(self, folders=None, variables=None, of_operator=())
 
     def resolve(self, text: str) -> str:
         """`text` with what its references lead to in their place. Raises ConfigurationError: a reference is not
@@ -134,22 +155,28 @@ class Providers:
         return value
 
     def _ensure_not_withheld(self, wanted: _Reference) -> None:
-        owners = (_Reference.of(own) for text in self.withheld for own in _REFERENCE.finditer(text))
-        if any(self._reaches(wanted, own) for own in owners):
-            hint = "refer to a secret of its own"
-            raise ConfigurationError(f"{wanted.shown}: it leads to what is the worker's own", hint=hint)
+        for texts, whose in (
+            (self.withheld, "what is the worker's own"),
+            (self.of_operator, "a secret of an operator's file"),
+        ):
+            owners = (_Reference.of(own) for text in texts for own in _REFERENCE.finditer(text))
+            if any(self._reaches(wanted, own) for own in owners):
+                hint = "refer to a secret of the connector's own"
+                raise ConfigurationError(f"{wanted.shown}: it leads to {whose}", hint=hint)
 
     def _ensure_allowed(self, wanted: _Reference, path: Path) -> None:
         """`path`: the file of a reference, absolute."""
         if wanted.provider == _ENV:
             if self.variables is not None and not any(fnmatchcase(wanted.place, each) for each in self.variables):
                 message = f"{wanted.shown}: the variable is not one of those allowed"
-                raise ConfigurationError(message, hint=_allowed("variables", self.variables))
+                raise ConfigurationError(message, hint=_allowed("variables", [*self.variables, wanted.place]))
         elif self.folders is not None:
             places = {each for folder in self.folders for each in (_real(folder), Path(os.path.abspath(folder)))}
             if not any(path.is_relative_to(each) for each in places):
                 message = f"{wanted.shown}: the file lies elsewhere than allowed"
-                raise ConfigurationError(message, hint=_allowed("paths", self.folders))
+                folder = Path(os.path.abspath(self._path(wanted.place))).parent
+                more = "FOLDER OF THE FILE" if any(map(folder.is_relative_to, places)) else folder  # links are followed
+                raise ConfigurationError(message, hint=_allowed("paths", [*self.folders, more]))
 
     def _reaches(self, wanted: _Reference, own: _Reference) -> bool:
         """Whether `wanted` gives all or a part of what `own` gives."""
@@ -213,7 +240,9 @@ def _real(path: Path) -> Path:
 
 
 def _allowed(what: str, names: Sequence[object]) -> str:
-    return f"allowed: {', '.join(map(str, names)) or 'none'} (config.providers.allowed.{what} in the worker's file)"
+    """The line that allows all of `names`."""
+    line = f'config.providers.allowed.{what} = "{",".join(map(str, names))}"'
+    return f"an operator allows it in the worker's file, above [connector]: {line}"
 
 
 def read_properties(file: Path) -> dict[str, str]:

@@ -31,6 +31,7 @@ _FILES: Final = (
     *("service_account", "_account_path", "application_credentials"),
 )
 """Ends of names of files."""
+_PUBLIC_FILES: Final = ("ca.location", "crl.location", "truststore.location")
 _REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]*\}")
 
 
@@ -128,6 +129,15 @@ def takes_reference(name: str, kind: ConfigType | None) -> bool:
 def names_file(name: str) -> bool:
     """Whether a key's text is the path of a file with a secret or a certificate, which a client reads and may send."""
     return name.lower().endswith(_FILES)
+
+
+def names_credentials(name: str) -> bool:
+    """Whether a key names a file that says who the client is, not one with the certificates of others.
+
+    >>> names_credentials("option.google_service_account"), names_credentials("kafka.ssl.ca.location")
+    (True, False)
+    """
+    return names_file(name) and not name.lower().endswith(_PUBLIC_FILES)
 
 
 def shown(name: str, text: Any) -> Any:

@@ -246,9 +246,9 @@ def resolve_config(
     not_kept: Mapping[str, tuple[str, ...]] | None = None,
     looks: bool = True,
 ) -> ResolvedConfig:
-    """Resolve what can be resolved; what cannot is in `wrong`. Texts of the keys `of_operator` are from the worker's
-    file. Secrets in `not_kept` are left out, for these reasons. `looks` False: no reference of a connector is followed,
-    so that no caller learns which files there are."""
+    """Resolve what can be resolved; what cannot is in `wrong`. Texts of the keys `of_operator` are from files of an
+    operator. Secrets in `not_kept` are left out, for these reasons. `looks` False: no other reference is followed, so
+    that no caller learns which files there are."""
     with Redaction().errors():
         definitions, _ = validate(given)
     kinds = {name: key.type for name, key in definitions.keys.items()}

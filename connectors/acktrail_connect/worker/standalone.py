@@ -18,6 +18,7 @@ from typing import Final
 from acktrail.activity import stop_on_signals
 from acktrail.text_tables import printable
 from acktrail_connect.worker.connector_run import ConfigStore
+from acktrail_connect.worker.operator_texts import OperatorTexts
 from acktrail_connect.worker.worker import Worker
 from acktrail_connect.worker.worker_config import WorkerConfig, cluster_of, connector_file
 
@@ -29,22 +30,20 @@ _FAILED: Final = 1
 def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     """Run until SIGINT or SIGTERM, or until every connector is bounded and finished; gives the exit code: 1 when a
     bounded run ended with a failure. Raises ConfigurationError before anything runs."""
-    config = WorkerConfig.read(worker_file)
-    given = [connector_file(file) for file in connector_files]
-    providers = config.providers
+    config = WorkerConfig.read(worker_file).withholding(connector_files)
+    given = dict(connector_file(file) for file in connector_files)
+    operators = OperatorTexts(config.defaults, given, config.providers)
     owner = config["worker.name"] or f"{socket.gethostname()}:{worker_file.absolute()}"
     lease = (owner, config["lease.ttl.ms"] / 1_000) if config["lease"] else None
     store = ConfigStore(config.file("config.storage.dir"))
-    own_cluster = partial(cluster_of, config.defaults, providers.unbounded())
-    worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease, own_cluster=own_cluster)
+    own_cluster = partial(cluster_of, config.defaults, config.providers.unbounded())
+    worker = Worker(store, operators=operators, lease=lease, own_cluster=own_cluster)
     log_to_stderr(as_json=config["log.format"] == "json", redact=worker.redact_all)
     for fault in store.faults:
         _LOG.error("ignored: %s", printable(fault.with_hint), extra={"event": "connector_unreadable"})
     with stop_on_signals() as stop, ExitStack() as serving:
         _serve(worker, config, serving)
         worker.start()
-        for name, texts in given:
-            worker.put(name, texts, is_of_operator=True)
         return _wait(worker, stop, is_bounded=not config.has_rest)
 
 

@@ -13,18 +13,12 @@ from weakref import WeakValueDictionary
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.model.log_positions import Position, SourcePartition
-from acktrail.secrets import Providers
 from acktrail_connect.config_def import ConfigKey, ConfigValue, Texts
 from acktrail_connect.contract import LeaseTerms, WorkLease
-from acktrail_connect.worker.connector_config import (
-    ConnectorPlan,
-    ResolvedConfig,
-    resolve_config,
-    shown_config,
-    with_defaults,
-)
+from acktrail_connect.worker.connector_config import ConnectorPlan, ResolvedConfig, shown_config
 from acktrail_connect.worker.connector_run import ConfigStore, ConnectorRun, StoredConnector
-from acktrail_connect.worker.kept_secrets import kept, not_kept
+from acktrail_connect.worker.kept_secrets import kept
+from acktrail_connect.worker.operator_texts import OperatorTexts
 from acktrail_connect.worker.plugins import PluginKind, version_of
 from acktrail_connect.worker.redaction import Redaction
 from acktrail_connect.worker.task_thread import RunState, RunStatus, TaskThread
@@ -69,23 +63,20 @@ def _position_of(offset: Mapping[str, Any]) -> Position:
 class Worker:
     """Runs connectors. Every method may be called from any thread.
 
-    `defaults` are keys that every connector has unless its own configuration says otherwise. `providers`
-    say where references to secrets may lead. `lease`: take a lease for each connector, where its sink can give one;
-    the name of this worker, and the seconds that a lease lasts. `own_cluster` asks for the Kafka cluster of a worker
-    whose connectors do not know one.
+    `operators`: what is trusted. `lease`: take a lease for each connector, where its sink can give one; the name of
+    this worker, and the seconds that a lease lasts. `own_cluster` asks for the Kafka cluster of a worker whose
+    connectors do not know one.
     """
 
     def __init__(
         self,
         store: ConfigStore,
         *,
-        defaults: Texts | None = None,
-        providers: Providers | None = None,
+        operators: OperatorTexts | None = None,
         lease: tuple[str, float] | None = None,
         own_cluster: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._store, self._defaults, self._lease = store, dict(defaults or {}), lease
-        self._providers = providers or Providers()
+        self._store, self._operators, self._lease = store, operators or OperatorTexts(), lease
         self._lock = RLock()  # of what this object has: never held during a call into a connector
         self._changes: WeakValueDictionary[str, Any] = WeakValueDictionary()
         """A lock lives as long as somebody changes the connector or waits for it."""
@@ -95,10 +86,18 @@ class Worker:
         self._own_cluster: str | None = None
 
     def start(self) -> None:
-        """Run what the store has. A connector whose configuration is wrong by now is FAILED; the others run."""
-        for name, stored in self._store.all().items():
+        """Run what the store has, then those of the operator's files, which replace what the store has under their
+        names. A stored connector whose configuration is wrong by now is FAILED; the others run. Raises
+        InvalidConfiguration: one of a file is wrong."""
+        kept_ones = self._store.all()
+        for name, stored in kept_ones.items():
+            if name not in self._operators.connectors:
+                with self._changing(name):
+                    self._run(name, stored)
+        for name, texts in self._operators.connectors.items():
+            target = kept_ones[name].target if name in kept_ones else RunState.RUNNING
             with self._changing(name):
-                self._run(name, stored)
+                self._put(name, texts, target)
 
     def stop(self) -> None:
         """End all connectors, with a last commit each."""
@@ -170,14 +169,13 @@ class Worker:
                 raise ConnectorConflict(f"Connector {name} already exists", hint="change it: PUT its config")
             self._put(name, config, target, sent=config)
 
-    def put(self, name: str, config: Texts, *, is_of_operator: bool = False) -> bool:
-        """Create a connector or replace its configuration; whether it is new. `is_of_operator`: it is from a file
-        beside the worker's, which may have secrets of ``[connector]`` sent to any address. Raises InvalidConfiguration
-        with all that is wrong."""
+    def put(self, name: str, config: Texts) -> bool:
+        """Create a connector or replace its configuration; whether it is new. Raises InvalidConfiguration with all that
+        is wrong."""
         with self._changing(name):
             is_new = name not in self._runs
             target = RunState.RUNNING if is_new else self.target(name)
-            self._put(name, config, target, sent=None if is_of_operator else config)
+            self._put(name, config, target, sent=config)
         return is_new
 
     def patch(self, name: str, changes: Texts) -> None:
@@ -220,7 +218,8 @@ class Worker:
             if isinstance(run, ConnectorRun):
                 run.restart(include_tasks=include_tasks, only_failed=only_failed)
             else:
-                self._put(name, self._stored(name).config, self.target(name))
+                config = self._stored(name).config
+                self._put(name, config, self.target(name), sent=config)
 
     def restart_task(self, name: str, number: int) -> None:
         """Restart one task. Raises UnknownName."""
@@ -264,7 +263,7 @@ class Worker:
         name = str(config.get("name", ""))
         before = self._before(name)
         own = kept(config, before)
-        return self._resolved(own, not_kept(config, own, before, self._defaults), looks=False).validated()
+        return self._resolved(own, self._operators.not_kept(own, config, before), looks=False).validated()
 
     def redact_all(self, text: str) -> str:
         """`text` without the secrets of any connector."""
@@ -297,14 +296,10 @@ class Worker:
         return None if stored is None else stored.config
 
     def _resolved(self, own: Texts, lacks: Mapping[str, tuple[str, ...]], *, looks: bool = True) -> ResolvedConfig:
-        """`lacks`: secrets that its caller must send again."""
-        merged = with_defaults(own, self._defaults)
-        free = merged.keys() - own.keys()
-        found = resolve_config(merged, self._providers, of_operator=free, not_kept=lacks, looks=looks)
-        return self._store.kept_apart(found)
+        return self._store.kept_apart(self._operators.resolved(own, lacks, looks=looks))
 
     def _put(self, name: str, config: Texts, target: RunState, *, sent: Texts | None = None) -> None:
-        """`sent`: what a caller of REST sent; None: it is the worker's own, with all its secrets."""
+        """`sent`: what a caller of REST sent; None: it is of an operator's file, with all its secrets."""
         named = config.get("name", name)
         if named != name:
             raise InputError(f"Connector name configuration ({named}) doesn't match connector name {name}")
@@ -313,7 +308,7 @@ class Worker:
         with self._lock:
             old = self._runs.get(name, self._leaving.get(name))
         after = old if isinstance(old, ConnectorRun) else None
-        lacks = {} if sent is None else not_kept(sent, stored.config, before, self._defaults)
+        lacks = {} if sent is None else self._operators.not_kept(stored.config, sent, before)
         made = self._new_run(stored, after, lacks)  # raises before anything is changed
         with self._lock:
             self._store.put(name, stored)
@@ -325,7 +320,7 @@ class Worker:
 
     def _run(self, name: str, stored: StoredConnector) -> None:
         try:
-            run = self._new_run(stored, None, {})
+            run = self._new_run(stored, None, self._operators.not_kept(stored.config, stored.config, None))
         except AcktrailError as error:
             _LOG.error("connector %s: %s", name, error.message)
             self._runs[name] = error

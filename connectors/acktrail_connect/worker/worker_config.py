@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,13 +11,14 @@ from typing import Any, Final
 from acktrail.config import state_folder
 from acktrail.errors import AcktrailError, ConfigurationError, InvalidConfiguration
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.secrets import Providers, has_reference, home_path, resolve_all
+from acktrail.secrets import Providers, has_reference, home_path, reference_to, resolve_all
 from acktrail.text_parsing import parse_json, parse_toml
 from acktrail_connect.address_keys import KAFKA_KEYS, kafka_config
 from acktrail_connect.config_def import ConfigType, Texts, keys_in, text_of, under
 
 _CONNECTOR: Final = "connector."
 _BOOTSTRAP_S: Final = 2.0
+_SECRETS: Final = "secrets"
 _LOGINS: Final = frozenset({"rest.token", "rest.basic.password"})
 WORKER: Final = keys_in(__package__, "worker_keys.toml")
 
@@ -43,9 +44,8 @@ class WorkerConfig:
             raise ConfigurationError(f"others may read or write {file}, which has a login", hint=f"chmod o= {file}")
         config = cls.of({**flat, **resolve_all(own, str(file), base=base, kept_to_owner=_LOGINS)})
         files = (file.absolute(), config.file("rest.tls.key"), config.file("config.storage.dir"), config.token_file)
-        places = [str(each.absolute()) for each in files if each is not None]
-        own_files = [f"${{file:{place}}}" for place in places if not set(place) & set("{:}")]  # others cannot be named
-        return replace(config, private=(*config.private, *own.values(), *own_files), base=base)
+        places = [each for each in files if each is not None]
+        return replace(config, private=(*config.private, *own.values()), base=base).withholding(places)
 
     @classmethod
     def of(cls, texts: Mapping[str, Any]) -> WorkerConfig:
@@ -61,6 +61,12 @@ class WorkerConfig:
             if (parsed[given] is None) != (parsed[needed] is None):
                 raise InvalidConfiguration({needed: (f"{given} and {needed} go together",)})
         return cls(parsed)
+
+    def withholding(self, files: Iterable[Path]) -> WorkerConfig:
+        """The same, with files that no reference may lead to, as the connectors' own."""
+        places = [str(file.absolute()) for file in files]
+        refused = [reference_to(place) for place in places if not set(place) & set("{:}")]  # others cannot be named
+        return replace(self, private=(*self.private, *refused))
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
@@ -84,8 +90,9 @@ class WorkerConfig:
 
     @property
     def providers(self) -> Providers:
-        """Where references of connectors may lead."""
-        own = () if self.base is None else (self.base,)
+        """Where references of connectors may lead. The folder of the worker's file has files that name secrets among
+        other things, as an EnvironmentFile does: connectors of REST have a folder of their own below it."""
+        own = () if self.base is None else (self.base / _SECRETS,)
         allowed = [(self.base or Path()) / home_path(each) for each in self["config.providers.allowed.paths"]]
         return Providers(
             base=self.base,

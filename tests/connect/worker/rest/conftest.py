@@ -15,6 +15,7 @@ from samples.memory_plugins import MemoryWorld, memory_plugins
 from acktrail.serving.http_server import HttpServer
 from acktrail_connect.worker.connector_run import ConfigStore
 from acktrail_connect.worker.rest.application import rest_server
+from acktrail_connect.worker.operator_texts import OperatorTexts
 from acktrail_connect.worker.worker import Worker
 from acktrail_connect.worker.worker_config import WorkerConfig
 
@@ -73,7 +74,8 @@ def start() -> Iterator[Callable[..., Rest]]:
         ) -> Rest:
             own = {"rest.listener": "127.0.0.1:0", **({} if "rest__basic__user" in texts else {"rest.token": TOKEN})}
             config = WorkerConfig.of(own | {key.replace("__", "."): value for key, value in texts.items()})
-            worker = Worker(store or ConfigStore(), defaults=defaults, providers=providers or config.providers)
+            operators = OperatorTexts(defaults or {}, {}, providers or config.providers)
+            worker = Worker(store or ConfigStore(), operators=operators)
             stack.callback(worker.stop)
             server = stack.enter_context(rest_server(worker, config, timeout_s=timeout_s))
             worker.start()

@@ -260,7 +260,9 @@ def test_connectors_do_not_reach_what_is_the_workers(start: Any, world: Any, tmp
     for text in ("${env:REST_TOKEN}", *(f"${{file:{file}}}" for file in files)):
         refused = rest("PUT", "/connectors/s/config", {**BASE, "memory.client.password": f"x{text}"})
         assert (refused.code, "the worker's own" in refused.text, "worker-" in refused.text) == (400, True, False), text
-    shares = {**BASE, "memory.client.password": f"${{file:{shared}:word}}", "memory.hush": "${env:REST_SHARED}"}
+    refused = rest("PUT", "/connectors/s/config", {**BASE, "memory.hush": "${env:REST_SHARED}"})
+    assert (refused.code, "a secret of an operator's file" in refused.text) == (400, True)
+    shares = {**BASE, "memory.client.password": f"${{file:{shared}:word}}"}
     assert rest("PUT", "/connectors/s/config", shares).code == 201
     source = rest.worker.runs()["s"].plan.source.config
     assert [source[name] for name in ("memory.word", "memory.client.password")] == ["shared-word", "connector-word"]

@@ -14,8 +14,8 @@ from samples.memory_plugins import MemoryWorld, memory_plugins
 
 from acktrail.serving.http_server import HttpServer
 from acktrail_connect.worker.connector_run import ConfigStore
-from acktrail_connect.worker.rest.application import rest_server
 from acktrail_connect.worker.operator_texts import OperatorTexts
+from acktrail_connect.worker.rest.application import rest_server
 from acktrail_connect.worker.worker import Worker
 from acktrail_connect.worker.worker_config import WorkerConfig
 

@@ -154,6 +154,39 @@ def test_no_lease_lasts_for_ever(record: str, tmp_path: Path) -> None:
     assert lease.acquire()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("9" * 20, f"{10**18:020d}", f"{10**18 - 1:020d}", f"{10**18 - 2:020d}", "9" * 21, "9" * 200, "\u0669" * 20),
+        *(f"below/{7:020d}", "-0000000000000000001", "1e99999999999999999"),
+    ],
+)
+def test_no_name_keeps_a_lease_for_ever(name: str, tmp_path: Path) -> None:
+    """Who can write below the root of the tables leaves an object whose number leaves no room, or whose name is none:
+    within minutes a worker takes the lease over, renews it and gives it to the next."""
+    config, clock = TablesConfig(uri=str(tmp_path / "tables")), FakeClock()
+    one, other = (WorkerLease(config, "export", owner=owner, ttl_s=30.0, clock=clock) for owner in "ab")
+    assert one.acquire()
+    one.release()
+    folder = tmp_path / "tables" / lease_path("export")
+    (folder / f"{name}.json").parent.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text("")
+
+    def takes(lease: WorkerLease) -> bool:
+        for _ in range(20):
+            if lease.acquire():
+                return True
+            clock.now += 10
+        return False
+
+    for lease in (one, other, one):
+        assert takes(lease)
+        for _ in range(3):
+            clock.now += 15
+            assert takes(lease)
+        lease.release()
+
+
 def test_lease_of_an_own_worker_has_an_end() -> None:
     """A time to live that is no number of seconds up to an hour is refused at once."""
     for ttl_s in (0, -1, math.inf, math.nan, 3_601):

@@ -77,12 +77,13 @@ class Bucket:
         self._asked(lambda store: obstore.delete(store, path))
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder."""
+        """The names in a folder, without those in folders below it."""
         import obstore
 
         with self._translated():
             found = obstore.list(self._store, folder)
-            return [each["path"].rpartition("/")[2] for part in found for each in part]
+            paths = [str(each["path"]) for part in found for each in part]
+        return [path.rpartition("/")[2] for path in paths if path.count("/") == folder.count("/") + 1]
 
     @property
     def _store(self) -> ObjectStore:

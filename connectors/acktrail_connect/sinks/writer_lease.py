@@ -52,7 +52,9 @@ _UNREADABLE_TTL_S: Final = 60.0
 """Of a lease that something else wrote over: it is taken after that time."""
 _REQUEST_PATIENCE: Final = dt.timedelta(seconds=5)
 """For a request and for all its retries: a lease that cannot be renewed soon is not renewed in time."""
-_NUMBERED: Final = re.compile(r"(\d{20})\.json")
+_NUMBERED: Final = re.compile(r"([0-9]{20})\.json")
+_LAST_NUMBER: Final = 10**18
+"""No worker lives to write it: it, and each one above, was written by something else. Those above do not count."""
 
 
 def since_boot_s() -> float:
@@ -113,12 +115,17 @@ class WorkerLease:
                 self.renew()
                 return True
         number, data = self._newest()
-        return self._may_take(data) and self._write(number + 1)
+        if not self._may_take(data):
+            return False
+        if number == _LAST_NUMBER:  # it leaves no room: the next look finds what was there before
+            self._objects.delete(self._path(number))
+            return False
+        return self._write(number + 1)
 
     def renew(self) -> None:
         """Hold the lease for another `ttl_s`. Raises LeaseLost: another worker has it, or this one never had."""
         for _ in range(_TRIES):
-            if self._mine is None:
+            if self._mine is None or self._mine == _LAST_NUMBER:
                 break
             if self._write(self._mine + 1):
                 return
@@ -134,7 +141,7 @@ class WorkerLease:
     def release(self) -> None:
         """Give the lease up, so that another worker takes it at once; without it, or without its storage, nothing."""
         mine, self._mine = self._mine, None
-        if mine is not None:
+        if mine is not None and mine < _LAST_NUMBER:
             with contextlib.suppress(RetryableError):
                 self._objects.put(self._path(mine + 1), self._record(""))
 
@@ -159,7 +166,7 @@ class WorkerLease:
 
     def _numbers(self) -> list[int]:
         found = map(_NUMBERED.fullmatch, self._objects.names(self._folder))
-        return [int(each[1]) for each in found if each]
+        return [number for number in (int(each[1]) for each in found if each) if number <= _LAST_NUMBER]
 
     def _newest(self) -> tuple[int, bytes | None]:
         """The greatest number, and what the object holds; -1 and None: there is none."""

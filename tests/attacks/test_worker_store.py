@@ -90,3 +90,20 @@ def test_only_its_owner_reads_the_store(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "new/store").stat().st_mode) == 0o700
+
+
+def test_no_key_hides_another_in_the_log(worker: ConnectWorker, tmp_path: Path) -> None:
+    """Who holds the token sends names of their own beside the address that they change, which remove nothing or are
+    long: the line has the address first, and the number of keys that it leaves out."""
+    made = {"name": "told", "config": connector(str(tmp_path / "tables")), "initial_state": "STOPPED"}
+    assert worker.ask("POST", "/connectors", made)[0] == 201
+    changes: dict[str, str | None] = {f"aaa-{number}-{'x' * 500}": None for number in range(30)}
+    changes |= {"flush.records": "7", "tables": "/elsewhere", "table": "others", "transforms.route.regex": "x"}
+    assert worker.ask("PATCH", "/connectors/told/config", changes)[0] == 200
+    line = until(lambda: [line for line in worker.said if "PATCH" in line])[0]
+    assert re.search(
+        r"keys tables, flush\.records, table, transforms\.route\.regex, aaa-0-x+\.\.\., .* and \d\d more$", line
+    )
+    assert worker.ask("PATCH", "/connectors/told/config", {**dict.fromkeys(changes), "tables": "x"})[0] == 400
+    line = until(lambda: [line for line in worker.said if "refused 400" in line])[0]
+    assert "keys tables, flush.records, table, transforms.route.regex, " in line

@@ -102,7 +102,7 @@ def rest_server(worker: Worker, config: WorkerConfig, *, timeout_s: float = 90.0
     access = _access(config)
     calls = Calls(worker=worker, timeout_s=timeout_s)
     server = HttpServer(
-        ChangeLog(Guard(application(calls), access)),
+        ChangeLog(Guard(application(calls), access), worker.config),
         place,
         access,
         tls=Tls(

@@ -265,6 +265,7 @@ def test_a_client_sends_no_file_that_a_reference_may_not_name(
         "kafka.bootstrap.servers": "127.0.0.1:9",
         "sink.tables": "az://bucket/tables",
         "sink.option.azure_authority_host": "http://127.0.0.1:1",
+        "sink.option.azure_storage_sas_token": "their-own",
     }
     files = ("sink.option.azure_federated_token_file", "sink.option.google_service_account", "kafka.ssl.ca.location")
     for key in files:

@@ -146,3 +146,48 @@ def test_a_store_is_no_operator(tmp_path: Path) -> None:
         code, told = worker.ask("POST", "/connectors/plain/restart")
         assert (code, "kafka.sasl.password: [connector]" in told) == (400, True), told
         assert json.loads(worker.ask("GET", "/connectors/evil/status")[1])["connector"]["state"] == "RUNNING"
+
+
+ADDRESSES = {
+    "s3": ("aws_endpoint", "aws_endpoint_url", "endpoint", "AWS_STS_ENDPOINT", "aws_metadata_endpoint", "proxy_url"),
+    "az": (
+        "azure_authority_host",
+        "azure_msi_endpoint",
+        "azure_storage_endpoint",
+        "aws_container_credentials_full_uri",
+    ),
+    "gs": ("google_base_url", "allow_http", "allow_invalid_certificates"),
+}
+THEIR_OWN = {"s3": "aws_secret_access_key", "az": "azure_storage_account_key", "gs": "google_service_account_key"}
+
+
+@pytest.mark.parametrize(
+    "variable", ["", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET", "GOOGLE_SERVICE_ACCOUNT", "AWS_PROFILE"]
+)
+def test_credentials_of_the_environment_go_to_no_address_of_a_caller(tmp_path: Path, variable: str) -> None:
+    """Who holds the token names a storage's server, or hides one in an account or a region: 400 names the variables,
+    and without any says that the machine's identity is none of theirs. Their own credentials go anywhere where there
+    are no others; the address of [connector] is used, with their tables."""
+    own = {"rest.listener": "127.0.0.1:0", "connector.kafka.bootstrap.servers": "127.0.0.1:9"}
+    own |= {"connector.sink.option.aws_endpoint": "http://minio.example:9000", "lease": False}
+    with connect_worker(tmp_path, own) as worker:
+        worker.environment = {**worker.environment, **({variable: SECRET} if variable else {})}
+        worker.start()
+        for scheme, options in ADDRESSES.items():
+            base = {**SOURCE, "name": "evil", "sink.tables": f"{scheme}://bucket/t"}
+            tried = dict.fromkeys(options, "true" if scheme == "gs" else EVIL_ENDPOINT)
+            tried |= {"aws_region": "x.evil.example/", "azure_storage_account_name": "evil.example/"}
+            for option, text in tried.items():
+                key = f"sink.option.{option}"
+                code, told = worker.ask("PUT", "/connectors/evil/config", {**base, key: text})
+                reason = variable or "the identity of the worker's machine"
+                assert (code, f"{key}: " in told, reason in told, SECRET in told) == (400, True, True, False), told
+                theirs = {**base, key: text, f"sink.option.{THEIR_OWN[scheme]}": "their-own"}
+                found = worker.ask("PUT", "/connector-plugins/ShareGroupStateSource/config/validate", theirs)[1]
+                assert (json.loads(found)["error_count"] > 0) == bool(variable), found
+        allowed = {**SOURCE, "name": "honest", "sink.tables": "s3://bucket/t", "sink.option.aws_region": "eu-west-1"}
+        for more in ({}, {"sink.option.aws_endpoint": "http://minio.example:9000"}):
+            found = worker.ask("PUT", "/connector-plugins/ShareGroupStateSource/config/validate", {**allowed, **more})[
+                1
+            ]
+            assert json.loads(found)["error_count"] == 0, found

@@ -10,6 +10,7 @@ from acktrail.secrets import Providers
 from acktrail_connect.config_def import Texts
 from acktrail_connect.worker.connector_config import ResolvedConfig, resolve_config, with_defaults
 from acktrail_connect.worker.kept_secrets import led_to, not_kept, written_by_operator
+from acktrail_connect.worker.storage_addresses import refused_addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,10 @@ class OperatorTexts:
         trusted = (merged.keys() - own.keys()) | written_by_operator(own, self.defaults, self._file_of(own))
         written = [each for texts in (self.defaults, *self.connectors.values()) for each in led_to(texts)]
         providers = replace(self.providers, of_operator=written)
-        return resolve_config(merged, providers, of_operator=trusted, not_kept=lacks, looks=looks)
+        in_file = self._file_of(own)
+        asked = [name for name, text in own.items() if text not in (self.defaults.get(name), in_file.get(name))]
+        found = resolve_config(merged, providers, of_operator=trusted, not_kept=lacks, looks=looks)
+        return replace(found, wrong={**refused_addresses(merged, asked), **found.wrong})
 
     def _file_of(self, own: Texts) -> Texts:
         return self.connectors.get(str(own.get("name", "")), {})

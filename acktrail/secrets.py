@@ -301,6 +301,27 @@ def is_secret_name(name: str) -> bool:
 
 HIDDEN: Final = "[hidden]"
 """What is shown of a password, as by Kafka."""
+_USER_INFO: Final = re.compile(r"\b([a-z][a-z0-9+-]{0,20})://([^/?#\s'\"]+)@", re.IGNORECASE)
+_CONTAINERS: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+"""Schemes of Azure that have a container before the ``@``."""
+
+
+def user_info(text: str) -> list[str]:
+    """What stands before the ``@`` of URLs in `text`: users, keys, passwords."""
+    return [match[2] for match in _USER_INFO.finditer(text) if _is_login(match)]
+
+
+def without_user_info(text: str) -> str:
+    """`text`, with user and password of URLs hidden.
+
+    >>> without_user_info("s3://key:word@bucket/x, abfss://container@account/y, http://token@host")
+    's3://[hidden]@bucket/x, abfss://container@account/y, http://[hidden]@host'
+    """
+    return _USER_INFO.sub(lambda match: f"{match[1]}://{HIDDEN}@" if _is_login(match) else match[0], text)
+
+
+def _is_login(match: re.Match[str]) -> bool:
+    return ":" in match[2] or match[1].lower() not in _CONTAINERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.format.columns import arrow_without_pandas
+from acktrail.secrets import without_user_info
 from acktrail.text_parsing import parse_json
 from acktrail.times import utc_text
 
@@ -167,10 +168,10 @@ def error_json(error: AcktrailError) -> dict[str, Any]:
     """`error` as plain data: class name, message, hint, exit code and data."""
     return {
         "type": type(error).__name__,
-        "message": error.message,
-        "hint": error.hint,
+        "message": without_user_info(error.message),
+        "hint": without_user_info(error.hint),
         "exit_code": error.exit_code,
-        "data": parse_json(json.dumps(error.data, default=str)),
+        "data": parse_json(without_user_info(json.dumps(error.data, default=str))),
     }
 
 

@@ -22,6 +22,7 @@ from acktrail.branches import registered
 from acktrail.cli.common_options import command_group, error_json, spread, wants_json
 from acktrail.config import chosen_profile, profiles
 from acktrail.errors import AcktrailError, MissingDependency, NotNamed
+from acktrail.secrets import without_user_info
 
 COMMANDS: Final = MappingProxyType(
     {
@@ -261,7 +262,7 @@ def _failed(error: AcktrailError, arguments: list[str]) -> int:
     if wants_json(arguments):
         typer.echo(json.dumps({"error": error_json(error)}), err=True)
         return error.exit_code
-    return _say(error.message, error.hint, error.exit_code)
+    return _say(without_user_info(error.message), without_user_info(error.hint), error.exit_code)
 
 
 def _misused(error: Any, arguments: list[str]) -> int:

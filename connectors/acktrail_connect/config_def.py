@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from acktrail.errors import ConfigurationError, InvalidConfiguration, near_names
 from acktrail.package_data import PackageData
-from acktrail.secrets import HIDDEN, Password, is_secret_name
+from acktrail.secrets import HIDDEN, Password, is_secret_name, user_info
 
 Texts = Mapping[str, Any]
 """A configuration as a person writes it: texts by key."""
@@ -142,8 +142,9 @@ def names_credentials(name: str) -> bool:
 
 def shown(name: str, text: Any) -> Any:
     """A configured text as it may be shown: hidden where the name says that it is a secret, unless it is a reference
-    to one (``${file:...}``)."""
-    return HIDDEN if is_secret(name) and text and not is_reference(text) else text
+    to one (``${file:...}``), and where a URL in it has a user or a password."""
+    is_one = is_secret(name) and text and not is_reference(text)
+    return HIDDEN if is_one or (isinstance(text, str) and user_info(text)) else text
 
 
 class Importance(StrEnum):

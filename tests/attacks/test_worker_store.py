@@ -107,3 +107,23 @@ def test_no_key_hides_another_in_the_log(worker: ConnectWorker, tmp_path: Path) 
     assert worker.ask("PATCH", "/connectors/told/config", {**dict.fromkeys(changes), "tables": "x"})[0] == 400
     line = until(lambda: [line for line in worker.said if "refused 400" in line])[0]
     assert "keys tables, flush.records, table, transforms.route.regex, " in line
+
+
+@pytest.mark.parametrize("url", ["s3://key:PASSWORD-1@bucket/x", "http://PASSWORD-1@127.0.0.1:9/x"])
+def test_no_answer_has_the_password_of_a_url(worker: ConnectWorker, url: str) -> None:
+    """Who reads REST or the log looks for URLs with a login, under keys that no name gives away: none is shown, and
+    what is sent back as it is shown stays."""
+    config = {**connector(url), "tables": url, "transforms.route.replacement": f"x {url}", "sink.option.any": url}
+    path = "/connectors/urls"
+    made = worker.ask("POST", "/connectors", {"name": "urls", "config": config, "initial_state": "STOPPED"})
+    validated = worker.ask("PUT", "/connector-plugins/DeltaTableSource/config/validate", {**config, "name": "urls"})
+    shown = worker.ask("GET", f"{path}/config")
+    texts = [made, validated, shown, worker.ask("GET", path)]
+    assert made[0] == 201, made
+    assert worker.ask("PUT", f"{path}/config", json.loads(shown[1]))[0] == 200
+    stored = json.loads((worker.folder.parent / "state/store/urls.json").read_text())["config"]
+    assert [stored["sink.tables"], stored["tables"]] == [url, url]
+    assert worker.ask("PUT", f"{path}/resume")[0] == 202
+    until(lambda: "FAILED" in worker.ask("GET", f"{path}/status")[1] or any("urls" in line for line in worker.said[5:]))
+    texts.append(worker.ask("GET", f"{path}/status"))
+    assert "PASSWORD-1" not in repr(texts) + "\n".join(worker.said)

@@ -15,6 +15,7 @@ from acktrail.cli.commands.status import amounts, health_json
 from acktrail.cli.common_options import AsJson, echo_rows
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.format.columns import arrow_without_pandas
+from acktrail.secrets import without_user_info
 from acktrail.text_tables import printable, table
 from acktrail.view.wording import ago
 
@@ -106,7 +107,13 @@ def _listed(name: str) -> dict[str, Any]:
         own = config.profiles().profile(name)
     except AcktrailError as error:
         return {"name": name, **dict.fromkeys(_LISTED), "error": error.with_hint}
-    values = (own.bootstrap_servers, own.client_config, sorted(own.kafka), own.tables, own.tables_options)
+    values = (
+        own.bootstrap_servers,
+        own.client_config,
+        sorted(own.kafka),
+        own.tables and without_user_info(own.tables),
+        own.tables_options,
+    )
     return {"name": name, **dict(zip(_LISTED, values, strict=True)), "error": None}
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 from acktrail.errors import AcktrailError, ConfigurationError, InvalidConfiguration
-from acktrail.secrets import HIDDEN
+from acktrail.secrets import HIDDEN, user_info, without_user_info
 from acktrail_connect.config_def import ConfigType, is_reference, is_secret, shown
 
 _SHORTEST: Final = 4
@@ -18,7 +18,8 @@ _SHORTEST: Final = 4
 
 
 class Redaction:
-    """Hides `secrets` in a text, in any case, also where it quotes them as Python, JSON or a URL does."""
+    """Hides `secrets`, and users and passwords of URLs, in a text, in any case, also where it quotes them as
+    Python, JSON or a URL does."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms: set[str] = set()
@@ -31,7 +32,7 @@ class Redaction:
         self._pattern = re.compile(found, re.IGNORECASE) if found else None
 
     def __call__(self, text: str) -> str:
-        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+        return without_user_info(text if self._pattern is None else self._pattern.sub(HIDDEN, text))
 
     def value(self, value: Any) -> Any:
         """A value of JSON without the secrets in its texts."""
@@ -84,12 +85,15 @@ def _forms(text: str) -> set[str]:
 
 def secrets_of(given: Mapping[str, Any], resolved: Mapping[str, Any], passwords: Collection[str] = ()) -> list[str]:
     """The secrets of a configuration: what a reference led to, and texts of keys whose name or type (`passwords`) says
-    that they are secret."""
+    that they are secret; users and passwords of URLs."""
     found = []
     for name, value in resolved.items():
         is_one = (name in passwords or is_secret(name)) and not is_reference(value)
         if isinstance(value, str) and (given.get(name) != value or is_one):
             found.append(value)
+        if isinstance(value, str):
+            logins = user_info(value)
+            found += [*logins, *(each.partition(":")[2] for each in logins)]
     return found
 
 

@@ -16,6 +16,7 @@ from threading import Event
 from typing import Final
 
 from acktrail.activity import stop_on_signals
+from acktrail.secrets import without_user_info
 from acktrail.text_tables import printable
 from acktrail_connect.worker.connector_run import ConfigStore
 from acktrail_connect.worker.operator_texts import OperatorTexts
@@ -82,9 +83,10 @@ class _Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         shown = copy(record)
-        shown.msg, shown.args = self._redact(record.getMessage()), None
+        shown.msg, shown.args = without_user_info(self._redact(record.getMessage())), None
         if record.exc_info:
-            shown.exc_info, shown.exc_text = None, self._redact(self.formatException(record.exc_info))
+            text = self._redact(self.formatException(record.exc_info))
+            shown.exc_info, shown.exc_text = None, without_user_info(text)
         if not self._is_json:
             return super().format(shown)
         line = {

@@ -158,7 +158,11 @@ ADDRESSES = {
     ),
     "gs": ("google_base_url", "allow_http", "allow_invalid_certificates"),
 }
-THEIR_OWN = {"s3": "aws_secret_access_key", "az": "azure_storage_account_key", "gs": "google_service_account_key"}
+THEIR_OWN = {
+    "s3": ("aws_access_key_id", "aws_secret_access_key"),
+    "az": ("azure_storage_account_key",),
+    "gs": ("google_service_account_key",),
+}
 
 
 @pytest.mark.parametrize(
@@ -182,9 +186,12 @@ def test_credentials_of_the_environment_go_to_no_address_of_a_caller(tmp_path: P
                 code, told = worker.ask("PUT", "/connectors/evil/config", {**base, key: text})
                 reason = variable or "the identity of the worker's machine"
                 assert (code, f"{key}: " in told, reason in told, SECRET in told) == (400, True, True, False), told
-                theirs = {**base, key: text, f"sink.option.{THEIR_OWN[scheme]}": "their-own"}
+                theirs = {**base, key: text, **{f"sink.option.{each}": "their-own" for each in THEIR_OWN[scheme]}}
                 found = worker.ask("PUT", "/connector-plugins/ShareGroupStateSource/config/validate", theirs)[1]
                 assert (json.loads(found)["error_count"] > 0) == bool(variable), found
+        half = {"sink.tables": "s3://bucket/t", "sink.option.endpoint": EVIL_ENDPOINT}
+        half["sink.option.aws_secret_access_key"] = "half of a pair, with which the client looks for others"
+        assert worker.ask("PUT", "/connectors/evil/config", {**SOURCE, **half})[0] == 400
         allowed = {**SOURCE, "name": "honest", "sink.tables": "s3://bucket/t", "sink.option.aws_region": "eu-west-1"}
         for more in ({}, {"sink.option.aws_endpoint": "http://minio.example:9000"}):
             found = worker.ask("PUT", "/connector-plugins/ShareGroupStateSource/config/validate", {**allowed, **more})[

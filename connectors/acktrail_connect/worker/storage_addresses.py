@@ -19,8 +19,9 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_:+=-]*")
 _NO_ADDRESS: Final = ("user_agent", "_arn")
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 _CREDENTIAL: Final = re.compile(r"KEY|SECRET|TOKEN|CREDENTIAL|SERVICE_ACCOUNT|HEADER|PROFILE|CERTIFICATE|CONNECTION")
+_AMAZON: Final = frozenset({"s3", "s3a"})
 _OWN: Final = {
-    frozenset({"s3", "s3a"}): r"(aws_)?(secret_access_key|skip_signature)",
+    _AMAZON: r"(aws_)?(secret_access_key|skip_signature)",
     frozenset({"gs", "gcs"}): r"(google_)?(service_account(_path|_key)?|application_credentials|skip_signature)",
     frozenset({"az", "azure", "abfs", "abfss", "adl"}): (
         r"(azure_(storage_)?)?((account|access|master)_key|sas_(token|key)|(bearer_)?token|skip_signature)"
@@ -62,4 +63,6 @@ def _has_own(tables: str, options: Texts) -> bool:
     scheme = tables.partition("://")[0].lower()
     pattern = next((each for schemes, each in _OWN.items() if scheme in schemes), None)
     given = [name.lower() for name, text in options.items() if str(text).strip().lower() not in _OFF]
+    if scheme in _AMAZON and not any(name.endswith(("access_key_id", "skip_signature")) for name in given):
+        return False  # half of a pair: its client would look on
     return pattern is not None and any(re.fullmatch(pattern, name) for name in given)

@@ -198,3 +198,10 @@ def test_credentials_of_the_environment_go_to_no_address_of_a_caller(tmp_path: P
                 1
             ]
             assert json.loads(found)["error_count"] == 0, found
+
+
+def test_a_caller_names_no_program(worker: ConnectWorker) -> None:
+    """Who holds the token has Kafka's client load a library, or run a command for a ticket: 400, of source and sink."""
+    for key in ("kafka.plugin.library.paths", "kafka.sasl.kerberos.kinit.cmd"):
+        code, told = asked(worker, "evil", {**SOURCE, key: "/tmp/evil"})
+        assert (code, f"{key}: the worker would run it" in told) == (400, True), told

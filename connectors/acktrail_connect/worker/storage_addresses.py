@@ -17,6 +17,8 @@ _SAYS_WHERE: Final = re.compile(
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_:+=-]*")
 """A region or an account becomes part of a host's name: with other characters it could be all of it."""
 _NO_ADDRESS: Final = ("user_agent", "_arn")
+_PROGRAMS: Final = ("kinit.cmd", "plugin.library.paths")
+"""Ends of names of Kafka's properties that have the client run a command or a library."""
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 _CREDENTIAL: Final = re.compile(r"KEY|SECRET|TOKEN|CREDENTIAL|SERVICE_ACCOUNT|HEADER|PROFILE|CERTIFICATE|CONNECTION")
 _AMAZON: Final = frozenset({"s3", "s3a"})
@@ -36,6 +38,8 @@ def refused_addresses(texts: Texts, asked: Collection[str]) -> dict[str, tuple[s
     held = [name for name in sorted(storage_environment()) if _CREDENTIAL.search(name.upper())]
     wrong = dict[str, tuple[str, ...]]()
     for name in asked:
+        if name.lower().endswith(_PROGRAMS):
+            wrong[name] = (f"{name}: the worker would run it: only an operator's file may name it, as [connector]",)
         match = _OPTION.fullmatch(name)
         tables = "" if match is None else str(texts.get(f"{match[1]}tables", ""))
         if match is None or "://" not in tables or not _is_address(match[2], str(texts[name])):
@@ -64,5 +68,5 @@ def _has_own(tables: str, options: Texts) -> bool:
     pattern = next((each for schemes, each in _OWN.items() if scheme in schemes), None)
     given = [name.lower() for name, text in options.items() if str(text).strip().lower() not in _OFF]
     if scheme in _AMAZON and not any(name.endswith(("access_key_id", "skip_signature")) for name in given):
-        return False  # half of a pair: its client would look on
+        return False  # half of a pair: its client would search the environment
     return pattern is not None and any(re.fullmatch(pattern, name) for name in given)

@@ -113,7 +113,8 @@ def test_no_key_hides_another_in_the_log(worker: ConnectWorker, tmp_path: Path) 
 def test_no_answer_has_the_password_of_a_url(worker: ConnectWorker, url: str) -> None:
     """Who reads REST or the log looks for URLs with a login, under keys that no name gives away: none is shown, and
     what is sent back as it is shown stays."""
-    config = {**connector(url), "tables": url, "transforms.route.replacement": f"x {url}", "sink.option.any": url}
+    config = {**connector(url), "tables": url, "transforms.route.replacement": f"x {url}"}
+    config["sink.option.user_agent"] = url
     path = "/connectors/urls"
     made = worker.ask("POST", "/connectors", {"name": "urls", "config": config, "initial_state": "STOPPED"})
     validated = worker.ask("PUT", "/connector-plugins/DeltaTableSource/config/validate", {**config, "name": "urls"})

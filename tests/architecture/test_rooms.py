@@ -29,10 +29,10 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 46_700,
-    "lines of the trunk": 38_600,
-    "lines of tests": 40_700,
-    "lines of the largest room": 4_100,
+    "lines of the wheel": 46_840,
+    "lines of the trunk": 38_690,
+    "lines of tests": 40_940,
+    "lines of the largest room": 3_980,
     "modules": 340,
 }
 """Lines of code, Python and templates, without blanks, comments and docstrings. They rise with what users gain."""

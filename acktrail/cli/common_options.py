@@ -60,6 +60,9 @@ AuditAnchor = Annotated[
         "`change audit` then moves it on to the newest row.",
     ),
 ]
+MetricsListener = Annotated[
+    str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C; port 0: any free one.")
+]
 TIME: Final = "2026-08-01T12:00:00Z, how long ago (1h), or epoch ms"
 """How a time is given (`acktrail.times.time_ms`), for the help of an option."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from threading import Lock
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -35,7 +36,8 @@ class _Seen(NamedTuple):
 
 class LiveMetrics(Collector):
     """Collects what the newest look saw. `notice` gets a line when the brokers stop answering, and when they answer
-    again. Use it as a context; `look` from one thread, `collect` from any."""
+    again. Use it as a context; `collect` from any thread. One look at a time: a look that waits for a broker when the
+    context ends is left to its thread, with its connection."""
 
     def __init__(self, config: KafkaConfig, every_s: float, notice: Callable[[str], object] = lambda _: None) -> None:
         self._config, self._oldest_s, self._notice = config, _INTERVALS * every_s, notice
@@ -43,25 +45,28 @@ class LiveMetrics(Collector):
         self._looks: GroupLooks | None = None
         self._newest: _Seen | None = None
         self._is_out = False
+        self._one = Lock()
 
     def look(self) -> None:
         """Ask the brokers now. Where they do not answer, nothing is known from now on."""
-        try:
-            self._newest = self._look()
-        except AcktrailError as error:
-            self._newest = None
-            if not self._is_out:
-                self._notice(f"no metrics of groups: {error.with_hint}")
-            self._is_out = True
-            self.close()
-        else:
-            if self._is_out:
-                self._notice("metrics of groups again")
-            self._is_out = False
+        with self._one:
+            try:
+                self._newest = self._look()
+            except AcktrailError as error:
+                self._newest = None
+                if not self._is_out:
+                    self._notice(f"no metrics of groups: {error.with_hint}")
+                self._is_out = True
+                self._disconnect()
+            else:
+                if self._is_out:
+                    self._notice("metrics of groups again")
+                self._is_out = False
 
     def text(self) -> bytes:
         """The metrics now, in Prometheus's text format. Raises as `GroupLooks.look`."""
-        self._newest = self._look()
+        with self._one:
+            self._newest = self._look()
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)
@@ -81,7 +86,7 @@ class LiveMetrics(Collector):
             self._looks = GroupLooks(self._admin)
         return _Seen(self._looks.look(), time.time(), time.monotonic())
 
-    def close(self) -> None:
+    def _disconnect(self) -> None:
         """End the connection; the next look makes another one."""
         if self._admin is not None:
             self._admin.close()
@@ -91,4 +96,6 @@ class LiveMetrics(Collector):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        if self._one.acquire(blocking=False):
+            self._disconnect()
+            self._one.release()

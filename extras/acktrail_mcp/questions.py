@@ -45,8 +45,9 @@ _plans: Final = server.tool(
 
 
 def answer(*command: str, options: Mapping[str, str | None] | None = None, values: Sequence[str] = ()) -> Answer:
-    """The objects that a command printed, as `rows`, and how many more there were. Raises ToolError with the one line
-    and the hint of its error."""
+    """The objects that a command printed, as `rows`, how many more there were, and the `error` of one that printed them
+    and was not done all the same (a plan that a rule forbids). Raises ToolError with the one line and the hint of an
+    error in place of an answer."""
     given = [f"--{name}={value}" for name, value in (options or {}).items() if value is not None]
     words = [sys.executable, "-m", "acktrail.cli.main", *command, "--json", *given, *["--"] * bool(values), *values]
     if any("\0" in word for word in words):
@@ -56,9 +57,11 @@ def answer(*command: str, options: Mapping[str, str | None] | None = None, value
     except subprocess.TimeoutExpired:
         raise ToolError(f"no answer within {_LONGEST_S:g} s (try again, or ask for less)") from None
     rows = _objects(done.stdout)
-    if done.returncode not in _FOUND_CODES and not rows:
-        raise ToolError(_complaint(done.stderr))
-    return {"rows": rows[:_MOST_ROWS], "left_out": max(0, len(rows) - _MOST_ROWS), "exit_code": done.returncode}
+    error = None if done.returncode in _FOUND_CODES else _complaint(done.stderr)
+    if error is not None and not rows:
+        raise ToolError(error)
+    left_out = max(0, len(rows) - _MOST_ROWS)
+    return {"rows": rows[:_MOST_ROWS], "left_out": left_out, "exit_code": done.returncode, "error": error}
 
 
 def _objects(stdout: bytes) -> list[Any]:

@@ -5,7 +5,8 @@ and brokers may do what they should."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +46,10 @@ def _state(guarded_workload: Workload) -> None:
     guarded_workload.create_topic(TOPIC)
     guarded_workload.produce(TOPIC, 3)
     guarded_workload.acknowledge(GROUP, TOPIC, 2)
+
+
+def _is_missing(admin: ShareGroupAdmin, acl: Acl, acls: Sequence[Acl]) -> bool:
+    return acl in missing(admin, acls)
 
 
 def _whole(config: KafkaConfig, folder: Path) -> bool:
@@ -163,7 +168,7 @@ def test_the_acls_of_configurations_are_enough_and_none_is_too_much(
         until(lambda: not missing(admin, acls), what="every ACL")
         for acl in acls:
             guarded_workload.revoke(USER, acl.operation, acl.kind.upper(), acl.name)
-            until(lambda acl=acl: acl in missing(admin, acls), what=f"that {acl} is missing")  # type: ignore[misc]
+            until(partial(_is_missing, admin, acl, acls), what=f"that {acl} is missing")
             assert changed("20000") != 0, acl
             grant(guarded_workload, USER, [acl])
             until(lambda: not missing(admin, acls), what=f"{acl} again")

@@ -7,16 +7,14 @@ from typing import Annotated, Final
 
 import typer
 
-from acktrail.cli.common_options import BootstrapServer, ClientConfig, OfCluster
+from acktrail.cli.common_options import BootstrapServer, ClientConfig, MetricsListener, OfCluster
 from acktrail.times import duration_ms
 
 _LONGEST_MS: Final = 86_400_000
 
 
 def metrics(
-    listen: Annotated[
-        str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C; port 0: any free one.")
-    ] = None,
+    listen: MetricsListener = None,
     every: Annotated[str, typer.Option("--every", help="With --listen, how often the brokers are asked.")] = "30s",
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,

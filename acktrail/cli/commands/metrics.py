@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from acktrail.atomic_files import write_whole
-from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot
+from acktrail.cli.common_options import MetricsListener, OfTables, TablesOptions, TablesRoot
 from acktrail.errors import InputError
 from acktrail.times import duration_ms
 
@@ -20,9 +20,7 @@ def metrics(
         Path | None,
         typer.Option("--out", help="Write to this file, whole or not at all, for node_exporter's textfile collector."),
     ] = None,
-    listen: Annotated[
-        str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C; port 0: any free one.")
-    ] = None,
+    listen: MetricsListener = None,
     every: Annotated[str, typer.Option("--every", help="With --listen, how often the tables are read.")] = "30s",
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,

@@ -72,6 +72,10 @@ def test_an_agent_gets_what_the_commands_say(broker: EmbeddedBroker, workload: W
             assert str(tmp_path) in await told(client, "status")  # no tables yet: an error says where
             (plan,) = await told(client, "plan_reset", group=group, topic=topic, reason="a try", to_offset=0)
             assert [row["target_offset"] for row in plan["partitions"]] == [0]
+            end = {"group": group, "topic": topic, "reason": "a try", "to_offset": 5}
+            skips = await client.call_tool("plan_reset", end)
+            assert skips.structured_content is not None
+            assert "--allow-skip" in skips.structured_content["error"]  # the plan is shown, and cannot be carried out
             assert "give one of" in await told(client, "plan_reset", group=group, topic=topic, reason="a try")
             (about,) = await told(client, "status")  # the plan is stored: there are tables
             assert about["act_on"]

@@ -227,9 +227,9 @@ def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch:
 def test_no_row_is_an_empty_audit(tmp_path: Path) -> None:
     """Without any change there is nothing to find, and no anchor is made. Without any table nothing is whole."""
     with pytest.raises(NoTables):
-        checked_audit(config(tmp_path))
-    Tables(config(tmp_path)).create("state_records")
-    report = checked_audit(config(tmp_path), anchor=tmp_path / "anchor.json")
+        checked_audit(config(tmp_path / "tables"))
+    Tables(config(tmp_path / "tables")).create("state_records")
+    report = checked_audit(config(tmp_path / "tables"), anchor=tmp_path / "anchor.json")
     assert (report.rows, report.newest_hash) == (0, None)
     assert not (tmp_path / "anchor.json").exists()
 

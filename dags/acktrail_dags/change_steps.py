@@ -200,12 +200,16 @@ class ChangeNotifier(BaseNotifier):
         run, dag, ti = context.get("dag_run"), context.get("dag"), context.get("ti")
         run_id = str(context.get("run_id") or getattr(run, "run_id", ""))
         dag_id = dag.dag_id if dag is not None else str(getattr(run, "dag_id", ""))
-        plan: Any = ti.xcom_pull(task_ids="plan") if ti is not None else None
+        plan, is_known = _plan_of(ti)
         form = context.get("params") or {}
         about = few([*form.get("groups", ()), *(form[name] for name in ("topic", "plan_id") if form.get(name))])
         asker = getattr(run, "triggering_user_name", None) or "an unknown user"
         subject = plan["subject"] if plan else printable(f"{dag_id} of {about or 'nothing'}: {asker} asks")
-        status, text = change_text(self._moment, plan)
+        if is_known or self._moment == "asked":
+            status, text = change_text(self._moment, plan)
+        else:
+            status = f"{self._moment.capitalize()}, plan not known"
+            text = "Airflow did not give what the task plan returned. The page of the run says how it ended."
         message = {
             "kind": "approval" if self._moment == "asked" else "change",
             "subject": subject,
@@ -219,6 +223,15 @@ class ChangeNotifier(BaseNotifier):
             self._inner(cast("Context", {**context, MESSAGE: message}))
         except Exception as error:  # noqa: BLE001  # of any service; Airflow's page asks the person too
             _log.warning("The message was not sent (%s). The run continues without it.", error)
+
+
+def _plan_of(ti: Any) -> tuple[Any, bool]:
+    """What the task `plan` returned, None without one, and whether Airflow gave it. A message goes out either way."""
+    try:
+        return (None if ti is None else ti.xcom_pull(task_ids="plan")), True
+    except Exception as error:  # noqa: BLE001  # of Airflow's database or its API
+        _log.warning("Airflow did not give the plan of this run (%s). The message is sent without it.", error)
+        return None, False
 
 
 def change_notifiers(moment: str) -> list[BaseNotifier]:

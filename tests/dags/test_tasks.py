@@ -520,6 +520,20 @@ def test_message_that_cannot_be_sent_does_not_stop_an_approval(caplog: pytest.Lo
     assert "not sent (invalid_auth)" in caplog.text
 
 
+def test_message_about_a_run_is_sent_when_airflow_does_not_give_its_plan() -> None:
+    """It says that the plan is not known, and the urgency is that of a failed run."""
+    sent: list[Any] = []
+
+    def pull(**_: object) -> None:
+        raise RuntimeError("database is locked")
+
+    notifier = change_steps.ChangeNotifier(lambda context: sent.append(context["acktrail"]), "failed")
+    notifier.notify({"ti": SimpleNamespace(xcom_pull=pull), "params": {"groups": ["billing"]}, "run_id": "r1"})
+    ((title, urgency),) = [(each["title"], each["urgency"]) for each in sent]
+    assert title.startswith("Failed, plan not known: ")
+    assert (urgency, "billing" in title) == ("act", True)
+
+
 def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes no other plan, which could be rejected and end green, before the first one is settled. Others may."""
     monkeypatch.setattr("acktrail_dags.change_steps.table_run_id", lambda dag_id, run_id, _: f"{dag_id}-{run_id}")

@@ -120,11 +120,11 @@ def build(tables: Tables, data: st.DataObject) -> Exporter:
     for log, pace in zip(exporter.logs, paces, strict=True):
         times = sorted(data.draw(st.lists(at, min_size=commits * pace, max_size=commits * pace)))
         log.times = dict(enumerate(times))
-    for _ in range(commits):
+    for commit in range(commits):
         exporter.commit(1)
         observed = data.draw(st.lists(st.none() | at, max_size=5), label="observed")
         rows = [
-            {"group_id": f"{tables.snapshot(RECORDS)}{n}", "observed_at": None if ms is None else EPOCH + ms * MS}
+            {"group_id": f"{commit}:{n}", "observed_at": None if ms is None else EPOCH + ms * MS}
             for n, ms in enumerate(observed)
         ]
         tables.append(OBSERVATIONS, rows)

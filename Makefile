@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo bench mutants clean
+.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo image image-files bench mutants clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,21 @@ wheel: sync
 	@$(UV) build --quiet --wheel --no-build-isolation --out-dir dist
 	@$(BIN)/check-wheel-contents dist
 
+COMMA := ,
+EMPTY :=
+IMAGE_PACKAGES := python3 ca-certificates libstdc++6 tzdata
+with_commas = $(subst $(EMPTY) $(EMPTY),$(COMMA),$(strip $(1)))
+
+image-files: wheel ## What container images consist of, below .image: for `podman build`, see docs/containers.md
+	@$(BIN)/python tools/image_files.py connect .image/connect
+	@$(BIN)/python tools/image_files.py connect,spark .image/spark
+
+# In .image, as files that `podman load` and `docker load` read. A Debian that is there is used again.
+image: image-files archives ## Container images without a registry (root, mmdebstrap, buildah), then their tests
+	@tools/build_image.sh connect $(call with_commas,$(IMAGE_PACKAGES))
+	@tools/build_image.sh spark $(call with_commas,$(IMAGE_PACKAGES) openjdk-17-jre-headless)
+	@JAVA_HOME=$$($(CLASS_ARCHIVES)) && export JAVA_HOME && $(BIN)/pytest -n 0 --all tests/deploy/test_image.py
+
 # A folder elsewhere, with the lock's versions of what the wheel needs: pip, without an index, finds all of it, or fails.
 wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, runs the demo from an empty folder
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir "$$folder/empty" && \
@@ -108,4 +123,4 @@ mutants: sync ## Contradict requirements in a copy of the sources; counts what t
 	@$(BIN)/python tools/mutate.py
 
 clean: ## Remove what the targets made
-	rm -rf .venv .uv .test-java dist .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .uv .test-java .image dist .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -278,7 +278,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """What the tests of faults counted: kills, records, gaps. How many tests were left out, and why."""
     if left_out := config.stash.get(_LEFT_OUT, 0):
         terminalreporter.section("left out")
-        why = "other releases of Kafka, more cases of the same, the longest faults, heavy benchmarks"
+        why = "other releases of Kafka, more cases of the same, the longest faults, containers, heavy benchmarks"
         terminalreporter.write_line(f"{left_out} tests are left to `make test-all`: {why}")
     reports = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "nodeid")]
     found = [

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot, command_group, echo_rows, spread
-from acktrail.config import TablesConfig, reports_folder
+from acktrail.config import TablesConfig, reports_folder, setting
 from acktrail.errors import InputError
 from acktrail.text_tables import printable, table
 
 if TYPE_CHECKING:
     from acktrail_dashboard.evidence import PackVerdict
 
+_TOKEN: Final = "ACKTRAIL_DASHBOARD_TOKEN"  # noqa: S105  # the name of a variable
 _KEEP_ALL: Final = 1_000_000_000
 evidence = command_group(
     "Evidence of a run: what was read, and which rules held. It has the hashes of all files of the tables behind it."
@@ -41,14 +42,15 @@ def serve(
         False, "--behind-tls-proxy", help="Listen for others without TLS: a proxy before the dashboard has it."
     ),
 ) -> None:
-    """Show the tables as web pages, until Ctrl-C. There are statuses, groups, share partitions, and the fate of a
-    record.
+    """Show the tables as web pages, until Ctrl-C or SIGTERM. There are statuses, groups, share partitions, and the fate
+    of a record.
 
     Read only. It asks for nothing where only this machine reaches it; listening on another address needs a token, in
     a file that only its owner may read, and TLS.
 
     Example: acktrail dashboard serve --tables ./tables
     """
+    from acktrail.activity import stop_on_signals
     from acktrail.serving.http_server import Tls
     from acktrail_dashboard.web.application import dashboard_server
 
@@ -58,7 +60,31 @@ def serve(
     found = TablesConfig.from_environment(tables, tables_options)
     server = dashboard_server(found, host=host, port=port, token_file=token_file, hosts=tuple(allow_host), tls=tls)
     typer.echo(f"dashboard: {server.url}/", err=True)
-    server.run()
+    with stop_on_signals():  # uvicorn sends itself the signal again after it has ended in order
+        server.run()
+
+
+def health(
+    port: int = typer.Option(8085, help="Port that the dashboard listens on.", min=1, max=65_535),
+    host: str = typer.Option("127.0.0.1", help="Address that it listens on."),
+    token_file: Path | None = typer.Option(
+        None, help="File with the token that readers must have. [ACKTRAIL_DASHBOARD_TOKEN holds the token]"
+    ),
+    tls_certificate: Path | None = typer.Option(None, help="Its PEM file with the certificate, where it has TLS."),
+) -> None:
+    """Ask a running dashboard of this machine for its first page. Health checks run it.
+
+    Exit code 4: it does not answer, or cannot read the tables.
+
+    Example: acktrail dashboard health --port 8085
+    """
+    from acktrail.serving.health_check import OwnServer
+    from acktrail.serving.tokens import token_in
+
+    token = token_in(token_file, "the token of the dashboard").value if token_file else setting(_TOKEN)
+    authorization = f"Bearer {token}" if token else ""
+    OwnServer(host=host, port=port, certificate=tls_certificate, authorization=authorization).ask("/")
+    typer.echo("the dashboard answers")
 
 
 def report(

@@ -9,14 +9,17 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+import typer
 from dashboard.conftest import Site
 from samples.dashboard_tables import NOW
 from servers.web_server import web_server
+from typer.testing import CliRunner
 
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError
+from acktrail.errors import ConfigurationError, RetryableError
 from acktrail.secrets import Password
 from acktrail.serving.access import Access
+from acktrail_dashboard.command import health
 from acktrail_dashboard.page_templates import static_files
 from acktrail_dashboard.web.application import (
     COOKIE,
@@ -29,6 +32,8 @@ from acktrail_dashboard.web.application import (
 
 TOKEN = "a token of the tests, long enough"
 HTML = {"Accept": "text/html"}
+command = typer.Typer()
+command.command()(health)
 EVIL = ("/static/../application.py", "/static/%2e%2e/serving.py", "/static/..%2f..%2fstyle.css", "/static//etc/passwd",
         "/static/", "/static/%00", "/..%2f..%2fetc/passwd", "/static/SHA256SUMS")  # fmt: skip
 
@@ -186,3 +191,28 @@ def test_vendored_files_are_the_released_ones() -> None:
     assert set(listed) == {file.name for file in folder.glob("uplot*")}
     assert {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in listed} == listed
     assert b"MIT License" in static_files()["uplot-LICENSE.txt"].content
+
+
+def test_health_check_asks_for_a_page(locked: str, tmp_path: Path) -> None:
+    """With the token the dashboard answers; without it the check is refused, and nothing is shown."""
+    file = tmp_path / "token"
+    file.touch(mode=0o600)
+    file.write_text(TOKEN)
+    port = str(urlsplit(locked).port)
+    found = CliRunner().invoke(command, ["--port", port, "--token-file", str(file)])
+    assert (found.exit_code, found.stdout) == (0, "the dashboard answers\n")
+    refused = CliRunner().invoke(command, ["--port", port])
+    assert isinstance(refused.exception, ConfigurationError)
+    assert "refused the health check with 401" in refused.exception.message
+
+
+def test_health_check_fails_where_tables_cannot_be_read() -> None:
+    """A dashboard whose storage does not answer is not healthy."""
+    nowhere = TablesConfig(
+        uri="s3://gone/tables",
+        options={"aws_endpoint": "http://127.0.0.1:9", "aws_allow_http": "true", "max_retries": "0", "aws_region": "x",
+                 "retry_timeout": "1s", "aws_access_key_id": "a", "aws_secret_access_key": "b"},
+    )  # fmt: skip
+    with web_server(create_app(nowhere, access=Access(), clock=lambda: NOW)) as url:
+        found = CliRunner().invoke(command, ["--port", str(urlsplit(url).port)])
+    assert isinstance(found.exception, RetryableError)

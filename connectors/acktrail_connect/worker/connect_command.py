@@ -32,6 +32,30 @@ def standalone(
 
 
 @app.command()
+def health(
+    worker: Annotated[Path, typer.Argument(help="The configuration that the worker was started with: a TOML file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Ask a running worker of this machine whether it works. Health checks run it. It lists the states of connectors
+    and their tasks.
+
+    Exit code 4: the worker does not answer, or a connector failed. One that waits for a broker or a storage, is paused
+    or stands by has not failed.
+
+    Example: acktrail connect health worker.toml
+    """
+    from acktrail.text_tables import printable
+    from acktrail_connect.worker.worker_health import worker_states
+
+    found = worker_states(worker)
+    if as_json:
+        echo_rows({"connector": name, "states": states} for name, states in found.items())
+        return
+    lines = [f"{printable(name)}: {', '.join(states)}" for name, states in found.items()]
+    typer.echo("\n".join(lines) or "no connectors")
+
+
+@app.command()
 def plugins(*, as_json: AsJson = False) -> None:
     """List the sources, sinks and transforms that are installed."""
     from acktrail_connect.worker.plugins import installed

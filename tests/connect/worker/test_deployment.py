@@ -131,10 +131,10 @@ def test_the_service_is_not_restarted_for_what_a_person_must_correct(service: co
 
 
 def test_the_container_runs_the_same_command(service: configparser.SectionProxy) -> None:
-    """Entry point and arguments of the container file are the service's command line."""
+    """Entry point and arguments of the container file are the service's command line; its program is on the path."""
     lines = container_lines()
     parts = [*_words(lines["ENTRYPOINT"]), *_words(lines["CMD"])]
-    assert parts == shlex.split(service["ExecStart"])
+    assert parts == shlex.split(service["ExecStart"].removeprefix(VIRTUAL_ENVIRONMENT))
     assert lines["STOPSIGNAL"] == service["KillSignal"]
 
 

@@ -39,12 +39,14 @@ class TopicPartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What the cluster serves. `release` is the Kafka release with exactly such requests, for people to read:
-    ``4.3``, ``4.4 or later`` ..."""
+    ``4.3``, ``4.4 or later`` ... `begins_added_partitions`: a partition that is added to a topic begins at offset 0 in
+    every group that knows the topic, under each ``share.auto.offset.reset``."""
 
     release: str
     describes_share_groups: bool
     reports_lag: bool
     resets_share_groups: bool
+    begins_added_partitions: bool
 
     @classmethod
     def of(cls, api_versions: Mapping[int, tuple[int, int]]) -> Capabilities:
@@ -60,6 +62,7 @@ class Capabilities:
             reports_lag=serves(90, 1),
             # 4.1 answers 91 (AlterShareGroupOffsets) without an error and does nothing; its 90 has no lag.
             resets_share_groups=serves(91, 0) and serves(90, 1),
+            begins_added_partitions=serves(42, 3),
         )
 
 

@@ -69,7 +69,7 @@ lint: sync
 
 types: sync
 	@$(BIN)/mypy
-	@$(BIN)/mypy dags/acktrail_dags dags/*.py
+	@$(BIN)/mypy dags/acktrail_provider dags/acktrail_dags dags/*.py
 
 contracts: sync
 	@for file in pyproject.toml $(wildcard tests/extras/*/contracts.toml); do \

@@ -8,7 +8,7 @@ new it is. What was written since the last run can go: up to a minute out of fiv
 `export_ranges`; no current state is lost. To have every record, run a worker beside this DAG (the service in
 `deploy/`): then the DAG copies what is left, and the reconciliation follows it.
 
-**Needs** an Airflow connection `acktrail_kafka` (`airflow connections add acktrail_kafka --conn-type generic
+**Needs** an Airflow connection `acktrail_kafka` (`airflow connections add acktrail_kafka --conn-type acktrail_kafka
 --conn-host HOST:PORT`, client properties as JSON in the extra) and `ACKTRAIL_TABLES` on the workers.
 
 **When it fails**: the log's last lines say what to do. A run that is tried again, or comes late, continues where the

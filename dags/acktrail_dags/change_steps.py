@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial, wraps
 from typing import Any, Final, NamedTuple, Unpack, cast
@@ -22,11 +21,8 @@ from acktrail.change import api, plan_status
 from acktrail.change.apply.approval import approval_needed
 from acktrail.change.audit.journal import read_plan_row, read_plan_rows
 from acktrail.change.audit.plan_life import ChangeStatus, NextStep, next_step
-from acktrail.change.change_kind import load_plan, raise_unless_done
-from acktrail.change.cluster import Cluster
 from acktrail.change.plan.change_plan import ChangePlan
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
-from acktrail.dataclass_json import to_json_value
 from acktrail.errors import (
     AcktrailError,
     ChangeRefused,
@@ -35,17 +31,18 @@ from acktrail.errors import (
     NoTables,
     OutcomeUnknown,
     RetryableError,
-    UnknownName,
 )
 from acktrail.text_tables import few, printable
-from acktrail.times import instant_text, now_ms
 from acktrail.view.wording import in_words
 from acktrail_dags.links import run_address
 from acktrail_dags.noted_audit import compare_audit, note_audit
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text, subject_text
 from acktrail_dags.task_inputs import Place, cluster_at, place_of, table_run_id, tables_at
-from acktrail_dags.task_reports import MESSAGE, advice_of, as_airflow_errors, chosen_notifiers
+from acktrail_dags.task_reports import MESSAGE, as_airflow_errors, chosen_notifiers
+from acktrail_provider import change_work
+from acktrail_provider.change_work import load_shown
+from acktrail_provider.task_errors import advice_of
 
 _log: Final = logging.getLogger("acktrail.dags")
 _APPROVE: Final = "Approve"
@@ -61,7 +58,6 @@ _NOTHING_SENT: Final[Mapping[type[AcktrailError], str]] = {
     AcktrailError: "Nothing was sent. A form cannot be edited later: trigger the DAG again with a corrected one.",
 }
 _DONE_BUT_FAILED: Final = "The change is done. When the cause in the failed task's log is gone, clear that task."
-_DONE: Final = frozenset({ChangeStatus.DONE, ChangeStatus.UNDONE})
 before_sending: Final = partial(as_airflow_errors, advice_of(_NOTHING_SENT), retried=(RetryableError,))
 """Around the work of a task before the approval."""
 
@@ -316,7 +312,7 @@ def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
     by, is_expired = str(user.get("name") or user.get("id") or "no one"), not is_approved and not user
     note = "no answer in time" if is_expired else ""
     tables = tables_at(stored)
-    plan = _load(tables, stored)
+    plan = load_shown(tables, stored)
     try:
         status = api.note_decision(tables, plan, approved=is_approved, actor=by, note=note, expired=is_expired)
     except ChangeRefused as error:
@@ -334,8 +330,8 @@ def recheck(stored: StoredPlan, **context: Unpack[Context]) -> int:
     closed, or if the audit is not the one that this run noted. Returns how many parts would be sent now."""
     tables = tables_at(stored)
     compare_audit(context, tables)
-    with Cluster(cluster_at(stored)) as cluster:
-        return len(api.recheck(cluster, tables, _load(tables, stored), partial=stored["partial"]))
+    plan = load_shown(tables, stored)
+    return len(change_work.look_again(cluster_at(stored), tables, plan, partial=stored["partial"]))
 
 
 @plan_step(retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1), cleared="the task verify")
@@ -343,11 +339,8 @@ def execute(stored: StoredPlan, approver: str) -> dict[str, Any]:
     """Send one request per group; returns what the brokers answered for each part. No retries: an unknown outcome is
     verified first."""
     tables, kafka = tables_at(stored), cluster_at(stored)
-    plan = _load(tables, stored)
-    journal = api.open_journal(tables, plan, actor=approver)
-    with Cluster(kafka) as cluster:
-        done: dict[str, Any] = to_json_value(api.execute(cluster, journal, plan, partial=stored["partial"]))
-    return done
+    plan = load_shown(tables, stored)
+    return change_work.send(kafka, tables, plan, actor=approver, partial=stored["partial"])
 
 
 @plan_step(trigger_rule=TriggerRule.NONE_SKIPPED, multiple_outputs=False, execution_timeout=timedelta(minutes=80))
@@ -362,34 +355,14 @@ def verify(stored: StoredPlan | None, **context: Unpack[Context]) -> dict[str, A
 
 def _verified(stored: StoredPlan, context: Context, *, was_sent: bool) -> dict[str, Any]:
     tables = tables_at(stored)
-    plan = _load(tables, stored)
+    plan = load_shown(tables, stored)
     if not plan_status.plan_status(tables, plan.plan_id)["groups"]:
         if was_sent:
             _log.error("Plan %s was sent, and the tables have no row about it: restore reset_audit.", plan.plan_id)
             raise AirflowFailException(f"the tables have lost what plan {plan.plan_id} sent")
         raise AirflowSkipException(f"nothing was sent. {_next_step(tables, plan.plan_id).form}")
-    journal = api.open_journal(tables, plan)
-    try:
-        with Cluster(cluster_at(stored)) as cluster:
-            found = api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))
-    except OutcomeUnknown as error:
-        if isinstance(error.__cause__, RetryableError):
-            raise error.__cause__ from error  # nothing is settled: Airflow looks again
-        raise
-    _log.info("%s", found.note or f"plan {plan.plan_id} is settled")
-    outcome = api.outcome(journal, plan, found)
+    found, outcome = change_work.settle(cluster_at(stored), tables, plan, watch_s=float(stored["watch_s"]))
     note_audit(context, tables)
     with errors_of(stored, retried=()):  # which says what is next, in the form's words
-        raise_unless_done(plan, replace(outcome, next=""))
-        if outcome.standing not in _DONE:
-            raise ChangeRefused("plan_closed", f"plan {plan.plan_id} is closed, and not all of it is known to be done")
-    result: dict[str, Any] = to_json_value(found)
-    return {**result, "open_until": instant_text(found.open_until_ms or now_ms())}
-
-
-def _load(tables: TablesConfig, stored: StoredPlan) -> ChangePlan:
-    """The plan from the tables. Refused when its hash is not that of the plan that was shown to people."""
-    plan = load_plan(tables, stored["plan_id"])
-    if plan.plan_hash != stored["plan_hash"]:
-        raise UnknownName("plan with the hash that was shown", stored["plan_id"])
-    return plan
+        change_work.ensure_done(plan, outcome)
+    return change_work.settled_json(found)

@@ -19,8 +19,7 @@ from airflow.sdk import Param
 
 from acktrail.config import dag_profiles as profile_names
 from acktrail_dags.allowed_places import allowed_folders, allowed_places, allowed_spark
-
-DEFAULT_KAFKA_CONN_ID: Final = "acktrail_kafka"
+from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID
 
 DURATION: Final = r"^P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{1,9})?S)?)?$"
 """A duration of ISO 8601 in days, hours, minutes and seconds."""

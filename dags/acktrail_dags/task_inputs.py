@@ -5,21 +5,18 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypedDict
 from urllib.parse import quote
 
-from airflow.sdk import Connection, Context
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk import Context
 from airflow.sdk.log import mask_secret
 
-from acktrail.config import KafkaConfig, TablesConfig, has_profiles, profiles, reports_folder
+from acktrail.config import KafkaConfig, TablesConfig, has_profiles, reports_folder
 from acktrail.errors import ConfigurationError, NotNamed
-from acktrail.secrets import is_secret_name
-from acktrail.text_parsing import parse_json
 from acktrail_dags.allowed_places import (
     allowed_path,
     allowed_places,
@@ -29,6 +26,8 @@ from acktrail_dags.allowed_places import (
     is_same,
 )
 from acktrail_dags.parameters import DagProfile, dag_profiles
+from acktrail_provider import cluster_connection
+from acktrail_provider.cluster_connection import airflow_connection, mask
 
 _log: Final = logging.getLogger("acktrail.dags")
 _FROM_EXPORT: Final = ("kafka_conn_id", "tables_uri")
@@ -121,7 +120,7 @@ def tables_config(uri: str | None, profile: str | None = None) -> TablesConfig:
         raise NotNamed(
             error.message, hint="set ACKTRAIL_TABLES on the workers" if profile is None else error.hint
         ) from error
-    _mask(found.options)
+    mask(found.options)
     return found if uri or is_described else replace(found, uri=f"{found.uri.rstrip('/')}/{profile}")
 
 
@@ -196,86 +195,19 @@ def _exports(context: Context) -> list[Mapping[str, Any]]:
 
 
 def kafka_config(conn_id: str, profile: str | None = None) -> KafkaConfig:
-    """The client configuration that the Airflow connection `conn_id` describes; without such a connection the one that
-    the file of profiles has of `profile`, provided that `conn_id` is the profile's own.
+    """See `cluster_connection.kafka_config`; without such a connection what the file of profiles has of `profile`,
+    provided that `conn_id` is the profile's own."""
+    return cluster_connection.kafka_config(conn_id, filed_profile(conn_id, profile))
 
-    Brokers: ``bootstrap.servers`` in the extra, else the host (also ``host:port,host:port``) and, where it has none,
-    the port. Every other member of the extra is a client property by Kafka's name; login and password become
-    ``sasl.username`` and ``sasl.password``. Secrets are masked in every later log line. Raises ConfigurationError: no
-    such connection and no such profile, no broker in it, or an extra that is no flat JSON object; UnknownName: the file
-    of profiles has no such profile.
-    """
-    how_to = (
-        f"airflow connections add {conn_id} --conn-type generic --conn-host HOST:PORT,HOST:PORT "
-        """--conn-extra '{"security.protocol": "SASL_SSL", ...}' (or the same under Admin, Connections)"""
-    )
-    try:
-        connection = airflow_connection(conn_id, how_to)
-    except ConfigurationError:
-        if profile is not None and has_profiles() and conn_id == own_connection(profile):
-            return _of_profile(profile)
-        raise
-    properties = _properties(conn_id, connection.extra)
-    if connection.login:
-        properties.setdefault("sasl.username", connection.login)
-    if connection.password:
-        properties.setdefault("sasl.password", connection.password)
-    _mask(properties)
-    hosts = [name.strip() for name in (connection.host or "").split(",") if name.strip()]
-    with_ports = (name if _has_port(name) or not connection.port else f"{name}:{connection.port}" for name in hosts)
-    address = properties.pop("bootstrap.servers", "") or ",".join(with_ports)
-    if not address:
-        raise ConfigurationError(f"the Airflow connection {conn_id!r} names no broker", hint=how_to)
-    return KafkaConfig(bootstrap_servers=address, properties=properties)
+
+def filed_profile(conn_id: str, profile: str | None) -> str | None:
+    """The profile in the file of profiles that stands for the Airflow connection `conn_id`; None: there is none."""
+    return profile if profile is not None and has_profiles() and conn_id == own_connection(profile) else None
 
 
 def own_connection(profile: str | None) -> str:
     """The Airflow connection that the DAGs of `profile` name by themselves."""
     return next((each.kafka_conn_id for each in dag_profiles() if each.name == profile), DagProfile().kafka_conn_id)
-
-
-def airflow_connection(conn_id: str, how_to: str) -> Any:
-    """An Airflow connection. Raises ConfigurationError (there is none) with the hint `how_to` add one."""
-    try:
-        return Connection.get(conn_id)
-    except AirflowNotFoundException as error:
-        text = f"there is no Airflow connection {conn_id!r}"
-        raise ConfigurationError(text, hint=how_to, data={"conn_id": conn_id}) from error
-
-
-def _of_profile(profile: str) -> KafkaConfig:
-    """What comes by reference is a secret under any name."""
-    referenced = profiles().profile(profile).referenced()
-    found = KafkaConfig.from_environment(profile=profile)
-    _mask(found.properties, referenced)
-    return found
-
-
-def _mask(properties: Mapping[str, str], more: Iterable[str] = ()) -> None:
-    """Keep secrets, and the values of `more`, out of the logs."""
-    for name, value in properties.items():
-        if is_secret_name(name) or name in more:
-            mask_secret(value)
-
-
-def _properties(conn_id: str, extra: str | None) -> dict[str, str]:
-    """The members of `extra` as text. No error shows `extra`: it may hold secrets."""
-    try:
-        members = parse_json(extra) if extra else {}
-    except ValueError:
-        members = None
-    if not isinstance(members, dict) or any(isinstance(value, list | dict) for value in members.values()):
-        raise ConfigurationError(
-            f"the extra of the Airflow connection {conn_id!r} is not a flat JSON object",
-            hint='write it as {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}',
-        )
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in members.items()}
-    return {name: text for name, text in texts.items() if members[name] is not None}
-
-
-def _has_port(host: str) -> bool:
-    name, colon, port = host.rpartition(":")
-    return bool(colon) and port.isdigit() and (":" not in name or name.endswith("]"))
 
 
 def spark_master(conn_id: str | None) -> str | None:

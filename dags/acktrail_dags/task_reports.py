@@ -16,18 +16,19 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
-from airflow.sdk import Context, TriggerRule, get_current_context, task
+from airflow.sdk import Context, TriggerRule, task
 from airflow.sdk.bases.notifier import BaseNotifier
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.activity import listening
 from acktrail.config import setting
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
-from acktrail.machine_faults import machine_fault
 from acktrail.text_tables import printable, table
 from acktrail_dags import task_inputs
 from acktrail_dags.links import dashboard_address
 from acktrail_dags.parameters import in_form_words
+from acktrail_provider import task_errors
+from acktrail_provider.task_errors import Advice, advice_of
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
@@ -50,15 +51,6 @@ _ADVICE: Final[Mapping[type[AcktrailError], str]] = {
     RetryableError: "When its cause is gone, clear this task.",
     AcktrailError: "Parameters of a run cannot be edited: trigger a new run with corrected ones.",
 }
-Advice = Callable[[AcktrailError], str]
-"""What a person does after an error that Airflow does not try again."""
-
-
-def advice_of(texts: Mapping[type[AcktrailError], str]) -> Advice:
-    """The text for the first of the classes that an error is of."""
-    return lambda error: next(text for kind, text in texts.items() if isinstance(error, kind))
-
-
 _OF_A_PIPELINE: Final = advice_of(_ADVICE)
 
 
@@ -153,24 +145,9 @@ def _flat(counts: Mapping[str, Any]) -> list[tuple[str, object]]:
 def as_airflow_errors(
     advice: Advice = _OF_A_PIPELINE, retried: tuple[type[AcktrailError], ...] = (RetryableError, OutcomeUnknown)
 ) -> Iterator[None]:
-    """Around a task's work: an error of a class in `retried` goes to Airflow's retries, any other AcktrailError fails
-    at once. An OutcomeUnknown is retried where the task reads from its tables what it did. The log ends with whether
-    Airflow tries again, else with `advice`. A fault of the machine counts as an AcktrailError. Any other exception is
-    a defect and passes unchanged: its traceback is in the log, the task's retries apply."""
-    try:
+    """`task_errors.as_airflow_errors`, in the words of the forms."""
+    with task_errors.as_airflow_errors(advice, retried, in_form_words):
         yield
-    except Exception as raised:
-        error = raised if isinstance(raised, AcktrailError) else machine_fault(raised)
-        if error is None:
-            raise
-        left = _tries_left() if isinstance(error, retried) else 0
-        then = f"Airflow tries again, {left} more at most." if left else advice(error)
-        message, hint = in_form_words(error.message), in_form_words(error.hint)
-        said = ". ".join(text.rstrip(".") for text in (message, hint, then) if text)
-        _log.log(logging.WARNING if left else logging.ERROR, "%s.", said)
-        if isinstance(error, retried):
-            raise
-        raise AirflowFailException(f"{message} ({hint})" if hint else message) from raised
 
 
 def step(
@@ -184,12 +161,6 @@ def step(
         return task(multiple_outputs=False, execution_timeout=timedelta(minutes=minutes), **more)(told)
 
     return made
-
-
-def _tries_left() -> int:
-    """How often Airflow tries the task again after this try."""
-    task: Any = get_current_context()["ti"]
-    return max(0, int(task.max_tries) + 1 - int(task.try_number))
 
 
 def chosen_notifiers() -> list[BaseNotifier]:

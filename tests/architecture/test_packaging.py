@@ -24,6 +24,7 @@ TRUNK = {
     "acktrail_expectations",
     "acktrail_dashboard",
     "acktrail_dags",
+    "acktrail_provider",
 }
 
 

@@ -180,7 +180,7 @@ MAY_PASS = [
 def running_as_try(number: int) -> Iterator[None]:
     """A task that Airflow tries three times is in this try."""
     context = {"ti": SimpleNamespace(try_number=number, max_tries=2)}
-    with patch("acktrail_dags.task_reports.get_current_context", lambda: context):
+    with patch("acktrail_provider.task_errors.get_current_context", lambda: context):
         yield
 
 
@@ -504,7 +504,7 @@ def test_lost_audit_is_not_taken_for_a_plan_that_was_not_sent(
     shutil.rmtree(tmp_path)
     assert "how the plan stands" in logged(monkeypatch, caplog, made)
     assert change_steps.change_text("failed", made)[0] == "Failed, status not known"
-    monkeypatch.setattr("acktrail_dags.change_steps.Cluster", nullcontext)
+    monkeypatch.setattr("acktrail_provider.change_work.Cluster", nullcontext)
     with pytest.raises(exceptions.AirflowFailException):
         change_steps.execute.function(made, "ann")
     assert caplog.messages[-1].endswith("clear the task verify.")

@@ -1,0 +1,1 @@
+"""Airflow provider for share groups: connection type, hook, sensors that wait without a slot, operators of a change."""

@@ -1,0 +1,64 @@
+"""Errors of a task as Airflow knows them: what a person has to correct fails at once, in one line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from airflow.sdk import get_current_context
+from airflow.sdk.exceptions import AirflowFailException
+
+from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, RetryableError
+from acktrail.machine_faults import machine_fault
+
+Advice = Callable[[AcktrailError], str]
+"""What a person does after an error that Airflow does not try again."""
+_log: Final = logging.getLogger("acktrail.dags")
+_ADVICE: Final[Mapping[type[AcktrailError], str]] = {
+    ConfigurationError: "Correct it, then clear this task.",
+    RetryableError: "When its cause is gone, clear this task.",
+    AcktrailError: "Correct the DAG.",
+}
+
+
+def advice_of(texts: Mapping[type[AcktrailError], str]) -> Advice:
+    """The text for the first of the classes that an error is of."""
+    return lambda error: next(text for kind, text in texts.items() if isinstance(error, kind))
+
+
+_OF_A_TASK: Final = advice_of(_ADVICE)
+
+
+@contextmanager
+def as_airflow_errors(
+    advice: Advice = _OF_A_TASK,
+    retried: tuple[type[AcktrailError], ...] = (RetryableError, OutcomeUnknown),
+    words: Callable[[str], str] = str,
+) -> Iterator[None]:
+    """Around a task's work: an error of a class in `retried` goes to Airflow's retries, any other AcktrailError fails
+    at once. An OutcomeUnknown is retried where the task reads from its tables what it did. The log ends with whether
+    Airflow tries again, else with `advice`. A fault of the machine counts as an AcktrailError. Any other exception is
+    a defect and passes unchanged: its traceback is in the log, the task's retries apply. `words` puts a message into
+    the words of its readers."""
+    try:
+        yield
+    except Exception as raised:
+        error = raised if isinstance(raised, AcktrailError) else machine_fault(raised)
+        if error is None:
+            raise
+        left = _tries_left() if isinstance(error, retried) else 0
+        then = f"Airflow tries again, {left} more at most." if left else advice(error)
+        message, hint = words(error.message), words(error.hint)
+        said = ". ".join(text.rstrip(".") for text in (message, hint, then) if text)
+        _log.log(logging.WARNING if left else logging.ERROR, "%s.", said)
+        if isinstance(error, retried):
+            raise
+        raise AirflowFailException(f"{message} ({hint})" if hint else message) from raised
+
+
+def _tries_left() -> int:
+    """How often Airflow tries the task again after this try."""
+    task: Any = get_current_context()["ti"]
+    return max(0, int(task.max_tries) + 1 - int(task.try_number))

@@ -1,0 +1,109 @@
+"""DAGs of others by the real scheduler, against a real broker: sensors that hold no slot, a reset by operators."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import AcknowledgeType, ShareConsumer
+from drivers.airflow_scene import asked_until
+from servers.workload import Workload, until
+
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail_embedded.airflow_api import AirflowApi
+from acktrail_embedded.airflow_standalone import AirflowStandalone
+from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
+
+pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+EXAMPLE: Final = "backfill_billing"
+RECORDS: Final = 3
+SLACK_S: Final = 20
+"""For a machine that others use, too."""
+SECRET: Final = "pass-w0rd-of-the-connection"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An Airflow with somebody's DAGs, and a broker."""
+
+    api: AirflowApi
+    broker: EmbeddedBroker
+    work: Workload
+    home: Path
+
+    def start(self, dag_id: str) -> str:
+        self.api.set_paused(dag_id, paused=False)
+        return self.api.trigger(dag_id).run_id
+
+    def state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
+        return next(task.state for task in self.api.tasks(dag_id, run_id) if task.task_id == task_id)
+
+    def pool(self) -> dict[str, int]:
+        return self.api.send("GET", "/api/v2/pools/default_pool")
+
+    def said(self, dag_id: str, run_id: str, task_id: str) -> list[tuple[float, str]]:
+        """What the log of a task says of groups, on the worker and in the triggerer, in order of time."""
+        folder = self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        lines = [json.loads(line) for file in folder.glob("*") for line in file.read_text().splitlines()]
+        found = [(dt.datetime.fromisoformat(of["timestamp"]).timestamp(), str(of["event"])) for of in lines]
+        return sorted((at, text) for at, text in found if text.startswith("group "))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("provider")
+    home = (folder / "airflow").resolve()
+    env = {"ACKTRAIL_TABLES": str(folder / "tables"), "AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}
+    standalone = AirflowStandalone(ROOT / "examples/airflow", folder=home, env=env)
+    with standalone as airflow, EmbeddedBroker() as broker:
+        api = airflow.api()
+        asked_until(lambda: api.health().get("triggerer") == "healthy", "the triggerer")
+        host, port = broker.bootstrap_servers.split(":")
+        api.add_connection("acktrail_kafka", conn_type="acktrail_kafka", host=host, port=int(port))
+        airflow.watch().wait_for_dag(EXAMPLE, timeout_s=300)
+        yield Place(api, broker, Workload(broker.config()), home)
+
+
+def test_example_waits_without_a_slot_and_ends_on_time(place: Place) -> None:
+    """The sensor is deferred and the pool has nothing that runs while a member holds records; seconds after the last
+    acknowledgement it fires. The reset is done and verified, and the backfill runs."""
+    place.work.create_topic("orders")
+    place.work.produce("orders", RECORDS)
+    place.work.configure_group("billing", share_auto_offset_reset="earliest")
+    explicit = {"share.acknowledgement.mode": "explicit"}
+    member = ShareConsumer({**to_librdkafka(place.broker.config()), "group.id": "billing", **explicit})
+    member.subscribe(["orders"])
+    held = until(lambda: list(member.poll(0.5) or ()), what="records")
+
+    run_id = place.start(EXAMPLE)
+    asked_until(lambda: place.state(EXAMPLE, run_id, "drained") == "deferred", "the wait")
+    asked_until(lambda: place.pool()["deferred_slots"] == 1, "the slot")
+    assert place.pool()["occupied_slots"] == 0
+    asked_until(lambda: len(place.said(EXAMPLE, run_id, "drained")) == 2, "a look by the triggerer")
+    for message in held:
+        member.acknowledge(message, AcknowledgeType.ACCEPT)
+    member.commit_sync()
+    acknowledged = time.time()
+    asked_until(lambda: place.state(EXAMPLE, run_id, "drained") == "success", "the end of the wait")
+    assert place.state(EXAMPLE, run_id, "plan") is None
+    member.close()
+    asked_until(lambda: place.api.run(EXAMPLE, run_id).state in {"success", "failed"}, "the end")
+
+    states = {task.task_id: task.state for task in place.api.tasks(EXAMPLE, run_id)}
+    assert states == dict.fromkeys(("drained", "stopped", "plan", "apply", "verify", "backfill"), "success")
+    with ShareGroupAdmin(place.broker.config()) as admin:
+        (offset,) = admin.describe_offsets("billing")
+    assert (offset.start_offset, offset.lag) == (0, RECORDS)
+    said = place.said(EXAMPLE, run_id, "drained")
+    assert [line.partition(":")[0] for _, line in said] == ["group billing"] * 4
+    assert said[-1][1] == "group billing: drained: nothing is left in 1 share partitions"
+    assert said[2][0] - acknowledged < 5 + SLACK_S

@@ -108,7 +108,9 @@ for words in ([], ["change", "plan", "reset"], ["doctor"]):
 EXTRAS: Final = sorted(name for name in registered(ENTRY_POINT) if (ROOT / f"extras/acktrail_{name}").is_dir())
 
 
-@pytest.mark.parametrize("branch", EXTRAS)
+@pytest.mark.parametrize(
+    "branch", [name if name in TESTS_WHERE_NAMED else pytest.param(name, marks=pytest.mark.full) for name in EXTRAS]
+)
 def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None:
     """The help names no command of the branch, and quick tests pass. That no module of the trunk imports one of a
     branch, and no branch another, is a contract."""

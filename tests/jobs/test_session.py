@@ -70,7 +70,13 @@ def test_settings_of_the_defaults_file_stay(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("master", "expected"), [("--master local[1] ", ("", "", False)), ("", ("4", "false", True))])
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("--master local[1] ", ("", "", False)),
+        pytest.param("", ("4", "false", True), marks=pytest.mark.full),
+    ],
+)
 def test_only_a_master_of_the_user_takes_the_defaults_away(master: str, expected: tuple[str, str, bool]) -> None:
     """It is used, and may be a cluster: its UI and its compiled code are its own. With any other setting the master is
     the local one that acktrail chooses, and Java keeps its options."""

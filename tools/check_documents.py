@@ -20,7 +20,7 @@ from acktrail.cli.main import CommandGroup, app
 from acktrail.model.rules.catalogue import rule_catalogue
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-DOCUMENTS: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS: Final = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
 """There are no more tables than this; the number only falls."""
 HELP_COLUMNS: Final = 78  # of a terminal with 80 (click leaves two free)
 REQUIREMENTS: Final = {"R000": 68, "R001": 39, "R002": 83, "R004": 32, "R003": 22}

@@ -15,7 +15,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = ("acktrail", "connectors", "extras", "spark_jobs", "expectations", "dashboards", "dags", "simulation")
-DOCUMENTS: Final = ("README.md", "CHANGELOG.md", "docs")
+DOCUMENTS: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs")
 
 WORDS: Final = {
     # Who reports what

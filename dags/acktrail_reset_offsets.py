@@ -9,7 +9,7 @@ validate >> preflight >> group_empty >> plan >> check_plan >> dry_run_ends_here
 
 * `validate` reads the form.
 * `preflight` checks groups, releases, rights and topics.
-* `group_empty` waits until the groups have no members, as long as the form allows.
+* `group_empty` waits until the groups have no members, as long as the form allows: deferred, it holds no slot.
 * `plan` takes a snapshot and predicts what would happen to every share partition.
 * `check_plan` checks the plan with Great Expectations.
 * `dry_run_ends_here` skips the other tasks in a dry run.

@@ -17,14 +17,17 @@ from acktrail.change.plan.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind, parse_request
 from acktrail.change.undo import undo_offsets, undo_request, undoable
 from acktrail.dataclass_json import from_json_value, to_json_value
-from acktrail.errors import InputError, QualityGateFailed
+from acktrail.errors import GroupNotEmpty, InputError, QualityGateFailed
 from acktrail.times import now_ms
 from acktrail_dags.allowed_places import FOLDERS, allowed_folders, allowed_path
 from acktrail_dags.change_steps import SHORT, StoredPlan, before_sending, begin, change_steps, plan_step, stored
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text
-from acktrail_dags.task_inputs import Place, cluster_at, place_of, tables_at
+from acktrail_dags.task_inputs import Place, cluster_at, filed_profile, place_of, tables_at
 from acktrail_dags.task_reports import step
+from acktrail_provider.sensors import WaitingSensor
+from acktrail_provider.triggers import Ending
+from acktrail_provider.waiting import Until, Wait
 
 _log: Final = logging.getLogger("acktrail.dags")
 
@@ -71,12 +74,46 @@ def preflight(order: ResetOrder) -> None:
         raise InputError("; ".join(refusals))
 
 
-@step(80, before_sending, task_id="group_empty")
-def wait_until_empty(order: ResetOrder) -> None:
-    """Wait for the last member to leave, as long as the form allows."""
-    with Cluster(cluster_at(order)) as cluster:
-        groups = api.requested_groups(cluster, _request(order))
-        api.wait_until_empty(cluster, groups, timeout_s=float(order["wait_for_empty_s"]))
+class GroupsEmptySensor(WaitingSensor):
+    """Waits in the triggerer for the last member to leave, as long as the form allows. Holds no slot meanwhile."""
+
+    template_fields = ("order",)
+    until = Until.EMPTY
+
+    def __init__(self, *, order: Any, **settings: Any) -> None:
+        super().__init__(group_id=(), **settings)
+        self.order = order
+
+    def execute(self, context: Context) -> None:  # noqa: ARG002  # Airflow's form
+        """Look, then wait."""
+        wait_s = self.order["wait_for_empty_s"]
+        with before_sending():
+            there = self._look(fails=not wait_s)
+        if there:
+            self.kafka_conn_id = self.order["kafka_conn_id"]
+            profile = filed_profile(self.kafka_conn_id, self.order.get("profile"))
+            self.wait_deferred(Wait(until=self.until, groups=there), timeout_s=wait_s, profile=profile)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
+        """End the wait. When the time is up, those who are still members are named."""
+        if event["status"] == Ending.TIMEOUT:
+            with before_sending():
+                self._look(fails=True)
+                return "no members"
+        return super().execute_complete(context, event)
+
+    def _look(self, *, fails: bool) -> tuple[str, ...]:
+        """The groups that are there, while one of them has a member; empty: none has. With `fails` raises GroupNotEmpty
+        instead."""
+        with Cluster(cluster_at(self.order)) as cluster:
+            groups = api.requested_groups(cluster, _request(self.order))
+            try:
+                api.wait_until_empty(cluster, groups, timeout_s=0.0)
+            except GroupNotEmpty:
+                if fails:
+                    raise
+                return tuple(each.group_id for each in cluster.admin.describe_groups(groups) if not each.error_code)
+        return ()
 
 
 @step(60, before_sending, task_id="plan")
@@ -158,7 +195,7 @@ def chain_reset_tasks(order: Any) -> None:
     """Put all tasks of a reset, or of its undo, in order. `order`: what the task `validate` returned."""
     plan: Any = make_plan(order)
     steps, checked = change_steps(plan), check_result(plan)
-    planned = preflight(order) >> wait_until_empty(order) >> plan >> check_plan(plan)
+    planned = preflight(order) >> GroupsEmptySensor(task_id="group_empty", order=order) >> plan >> check_plan(plan)
     approved = planned >> steps.dry_run_ends_here >> steps.approve >> steps.note_decision >> steps.recheck
     approved >> steps.execute >> steps.verify >> checked
     steps.execute >> checked  # what `verify` finds does not make a failed execution a success

@@ -181,6 +181,10 @@ def test_xcom_does_not_choose(tmp_path: Path) -> None:
     made["request"]["strategy"] |= {"kind": "from-file", "source": "/etc/passwd"}
     with pytest.raises(exceptions.AirflowFailException, match="may not name /etc/passwd"):
         reset_steps.preflight.function(made)
+    waits = [made, *({**made, **edited} for edited in ({"kafka_conn_id": "other"}, {"profile": "prod"}))]
+    for edited in waits:
+        with pytest.raises(exceptions.AirflowFailException, match="may not"):
+            reset_steps.GroupsEmptySensor(task_id="w", order={**edited, "wait_for_empty_s": 9}).execute({})
     with pytest.raises(exceptions.AirflowFailException, match="may not name /etc"):
         pipeline_steps.publish.function({**place, "run_id": "r", "report_folder": "/etc"})
 

@@ -173,6 +173,34 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
         assert _about_resets(scene)[message].startswith(text)
 
 
+def test_wait_for_an_empty_group_holds_no_slot(scene: Scene, tmp_path: Path) -> None:
+    """While a group has a member `group_empty` is deferred; when the member leaves the run continues. When the time is
+    up the task is tried again."""
+    world, group = World.at(scene.broker.config(), tmp_path), "stock-takers"
+    world.make_topic("shelves", 1, 1)
+    form = {"groups": [group], "topics": ["shelves"], "strategy": "to-earliest"}
+    with world.member(group, "shelves"):
+        short = scene.start(RESET, **form, wait_for_empty_s=1)
+        run = scene.start(RESET, **form, wait_for_empty_s=3_600)
+        states = asked_until(lambda: _states_while(scene, run, "deferred"), "the wait")
+        assert (states["preflight"], states["plan"]) == ("success", None)
+        asked_until(lambda: "up_for_retry" in _group_empty(scene, short), "the end of the short wait")
+        asked_until(lambda: scene.api.send("GET", "/api/v2/pools/default_pool")["occupied_slots"] == 0, "the slots")
+        assert "deferred" in _group_empty(scene, run)
+    assert scene.ended(RESET, run)["check_plan"] == "success"
+    assert scene.ended(RESET, short)["check_plan"] == "success"
+
+
+def _group_empty(scene: Scene, run_id: str) -> set[str | None]:
+    return {task.state for task in scene.api.tasks(RESET, run_id) if task.task_id == "group_empty"}
+
+
+def _states_while(scene: Scene, run_id: str, state: str) -> dict[str, str | None]:
+    """The states of all tasks while that of `group_empty` is `state`; else none."""
+    states = {task.task_id: task.state for task in scene.api.tasks(RESET, run_id)}
+    return states if states.get("group_empty") == state else {}
+
+
 def validated_undo(scene: Scene, plan_id: str) -> Any:
     """The order that a filled-in form of the undo becomes."""
     from acktrail_dags.reset_steps import validate_rollback

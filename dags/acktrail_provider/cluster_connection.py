@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from acktrail.config import KafkaConfig, profiles
 from acktrail.errors import ConfigurationError
 from acktrail.secrets import is_secret_name
 from acktrail.text_parsing import parse_json
+from acktrail_provider.airflow_names import AirflowNotFoundException
 from acktrail_provider.provider_info import CONN_TYPE
 
 DEFAULT_KAFKA_CONN_ID: Final = "acktrail_kafka"

@@ -10,6 +10,7 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError
 from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID, kafka_config
 from acktrail_provider.provider_info import CONN_TYPE, FORM, HOOK_NAME
+from acktrail_provider.task_errors import missing_package
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
@@ -49,6 +50,9 @@ class ShareGroupHook(BaseHook):
                 count = len(admin.list_groups())
         except AcktrailError as error:
             return False, error.with_hint
+        except ModuleNotFoundError as error:
+            missing = missing_package(error)
+            return False, missing.with_hint if missing else str(error)
         if not able.describes_share_groups:
             return False, f"Kafka {able.release} has no share groups; Kafka 4.2 or later has"
         return True, f"Kafka {able.release}, cluster {admin.cluster_id}: {count} share groups may be described"

@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import AcktrailError, InputError, OutcomeUnknown, RetryableError
+from acktrail.errors import AcktrailError, InputError, NotNamed, OutcomeUnknown, RetryableError
 from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID, kafka_config, mask
 from acktrail_provider.task_errors import advice_of, as_airflow_errors
 
@@ -41,7 +41,11 @@ class _ChangeOperator(BaseOperator):
 
     def tables(self) -> TablesConfig:
         """The tables; secrets of their options are masked in logs. Raises ConfigurationError: none are named."""
-        found = TablesConfig.from_environment(self.tables_uri)
+        try:
+            found = TablesConfig.from_environment(self.tables_uri)
+        except NotNamed as error:
+            error.hint = "give tables_uri, or set ACKTRAIL_TABLES on the workers"
+            raise
         mask(found.options)
         return found
 
@@ -144,8 +148,8 @@ class ShareGroupVerifyOperator(_ChangeOperator):
         from acktrail_provider import change_work
 
         with as_airflow_errors():
-            tables = self.tables()
-            plan = change_work.load_shown(tables, _shown(self.plan))
+            shown, tables = _shown(self.plan), self.tables()
+            plan = change_work.load_shown(tables, shown)
             if not plan_status.plan_status(tables, plan.plan_id)["groups"]:
                 raise InputError(f"plan {plan.plan_id} was not sent", hint="ShareGroupApplyOperator(dry_run=False)")
             found, outcome = change_work.settle(self.cluster(), tables, plan, watch_s=self.watch_s)

@@ -14,10 +14,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import InputError, RetryableError
+from acktrail_provider.airflow_names import AirflowFailException, AirflowSensorTimeout
 from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID, kafka_config
 from acktrail_provider.task_errors import as_airflow_errors
 from acktrail_provider.triggers import Ending, ShareGroupTrigger
@@ -85,7 +85,7 @@ class WaitingSensor(BaseSensorOperator):
         from acktrail.kafka.drain_look import DrainLooks
 
         with ShareGroupAdmin(self.cluster()) as admin:
-            found = wait.progress(DrainLooks(admin).look(wait.wanted()))
+            found = wait.state(DrainLooks(admin).look(wait.wanted()))
         self.log.info("%s", found.reason)
         if found.error is not None:
             raise found.error

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from airflow.sdk import get_current_context
-from airflow.sdk.exceptions import AirflowFailException
 
-from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, RetryableError
+from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, OutcomeUnknown, RetryableError
 from acktrail.machine_faults import machine_fault
+from acktrail.package_data import install_hint
+from acktrail_provider.airflow_names import AirflowFailException
 
 Advice = Callable[[AcktrailError], str]
 """What a person does after an error that Airflow does not try again."""
@@ -28,6 +29,14 @@ def advice_of(texts: Mapping[type[AcktrailError], str]) -> Advice:
     return lambda error: next(text for kind, text in texts.items() if isinstance(error, kind))
 
 
+_EXTRAS: Final = {
+    "kafka": "kafka",
+    "google_crc32c": "kafka",
+    "deltalake": "tables",
+    "obstore": "tables",
+    "pyarrow": "tables",
+}
+"""The extra that brings a package."""
 _OF_A_TASK: Final = advice_of(_ADVICE)
 
 
@@ -45,7 +54,7 @@ def as_airflow_errors(
     try:
         yield
     except Exception as raised:
-        error = raised if isinstance(raised, AcktrailError) else machine_fault(raised)
+        error = raised if isinstance(raised, AcktrailError) else machine_fault(raised) or missing_package(raised)
         if error is None:
             raise
         left = _tries_left() if isinstance(error, retried) else 0
@@ -56,6 +65,16 @@ def as_airflow_errors(
         if isinstance(error, retried):
             raise
         raise AirflowFailException(f"{message} ({hint})" if hint else message) from raised
+
+
+def missing_package(error: BaseException) -> MissingDependency | None:
+    """The error that names the extra for a package that is not installed; None: `error` is about something else."""
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    extra = _EXTRAS.get(package) if isinstance(error, ModuleNotFoundError) else None
+    if extra is None:
+        return None
+    text = f"the package {package} is not installed here, of acktrail's extra {extra!r}"
+    return MissingDependency(text, hint=install_hint(extra), data={"package": package})
 
 
 def _tries_left() -> int:

@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 
 from acktrail.errors import AcktrailError, RetryableError
 from acktrail_provider.cluster_connection import kafka_config
+from acktrail_provider.task_errors import missing_package
 from acktrail_provider.waiting import Wait, WaitState
 from acktrail_provider.watched_clusters import WatchedCluster, watched
 
@@ -58,11 +59,14 @@ class ShareGroupTrigger(BaseTrigger):
                 yield await self._ended(wait, cluster)
         except AcktrailError as error:
             yield _event(Ending.ERROR, error.with_hint)
+        except ModuleNotFoundError as error:
+            missing = missing_package(error)
+            yield _event(Ending.ERROR, missing.with_hint if missing else str(error))
 
     async def _ended(self, wait: Wait, cluster: WatchedCluster) -> TriggerEvent:
         said = ""
         while True:
-            found = await _progress(wait, cluster)
+            found = await _state(wait, cluster)
             if found.reason != said:
                 self.log.info("%s", found.reason)
                 said = found.reason
@@ -76,10 +80,10 @@ class ShareGroupTrigger(BaseTrigger):
             await asyncio.sleep(min(self.poll_interval, left_s))
 
 
-async def _progress(wait: Wait, cluster: WatchedCluster) -> WaitState:
+async def _state(wait: Wait, cluster: WatchedCluster) -> WaitState:
     """A cluster that does not answer may do so later."""
     try:
-        return wait.progress(await cluster.look(wait.wanted()))
+        return wait.state(await cluster.look(wait.wanted()))
     except RetryableError as error:
         return WaitState(is_met=False, reason=f"not known: {error.message}")
 

@@ -59,7 +59,7 @@ class Wait:
         young_ms = round(1000 * self.young_s)
         return [Wanted(group, self.topics, young_ms, with_age, members_only) for group in self.groups]
 
-    def progress(self, found: Mapping[Wanted, GroupLeft]) -> WaitState:
+    def state(self, found: Mapping[Wanted, GroupLeft]) -> WaitState:
         """Judge one look."""
         looks = [found[one] for one in self.wanted()]
         error = next((look.error for look in looks if look.error), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +13,11 @@ from typing import Final
 
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
-from drivers.airflow_scene import asked_until
+from drivers.airflow_scene import AirflowReviewer, asked_until
 from servers.workload import Workload, until
 
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail_embedded.airflow_api import AirflowApi
 from acktrail_embedded.airflow_standalone import AirflowStandalone
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
@@ -25,24 +25,30 @@ pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLE: Final = "backfill_billing"
+NEWCOMER: Final = "close_the_day"
 RECORDS: Final = 3
 SLACK_S: Final = 20
 """For a machine that others use, too."""
-SECRET: Final = "pass-w0rd-of-the-connection"
+
+
+def documented() -> str:
+    """The first DAG of the page for newcomers, as it stands there."""
+    page = (ROOT / "docs/airflow-provider.md").read_text("utf-8")
+    return page.partition("```python\n")[2].partition("```")[0]
 
 
 @dataclass(frozen=True)
 class Place:
     """An Airflow with somebody's DAGs, and a broker."""
 
-    api: AirflowApi
+    api: AirflowReviewer
     broker: EmbeddedBroker
     work: Workload
     home: Path
 
     def start(self, dag_id: str) -> str:
         self.api.set_paused(dag_id, paused=False)
-        return self.api.trigger(dag_id).run_id
+        return self.api.trigger(dag_id)
 
     def state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
         return next(task.state for task in self.api.tasks(dag_id, run_id) if task.task_id == task_id)
@@ -63,13 +69,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("provider")
     home = (folder / "airflow").resolve()
     env = {"ACKTRAIL_TABLES": str(folder / "tables"), "AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}
-    standalone = AirflowStandalone(ROOT / "examples/airflow", folder=home, env=env)
+    dags = folder / "dags"
+    shutil.copytree(ROOT / "examples/airflow", dags)
+    (dags / f"{NEWCOMER}.py").write_text(documented())
+    standalone = AirflowStandalone(dags, folder=home, env=env)
     with standalone as airflow, EmbeddedBroker() as broker:
-        api = airflow.api()
+        api = AirflowReviewer.of(standalone)
         asked_until(lambda: api.health().get("triggerer") == "healthy", "the triggerer")
         host, port = broker.bootstrap_servers.split(":")
         api.add_connection("acktrail_kafka", conn_type="acktrail_kafka", host=host, port=int(port))
-        airflow.watch().wait_for_dag(EXAMPLE, timeout_s=300)
+        for dag_id in (EXAMPLE, NEWCOMER):
+            airflow.watch().wait_for_dag(dag_id, timeout_s=300)
         yield Place(api, broker, Workload(broker.config()), home)
 
 
@@ -107,3 +117,26 @@ def test_example_waits_without_a_slot_and_ends_on_time(place: Place) -> None:
     assert [line.partition(":")[0] for _, line in said] == ["group billing"] * 4
     assert said[-1][1] == "group billing: drained: nothing is left in 1 share partitions"
     assert said[2][0] - acknowledged < 5 + SLACK_S
+
+
+def test_documented_dag_of_a_newcomer(place: Place) -> None:
+    """As it stands on the page: 30 lines. It waits for the lag, then deferred until billing has drained, and reports
+    what the hook says."""
+    assert len(documented().splitlines()) <= 32
+    run_id = place.start(NEWCOMER)
+    asked_until(lambda: place.state(NEWCOMER, run_id, "drained") == "deferred", "the wait")
+    assert place.state(NEWCOMER, run_id, "caught_up") == "success"
+    place.work.acknowledge("billing", "orders", RECORDS)
+    asked_until(lambda: place.api.run(NEWCOMER, run_id).state in {"success", "failed"}, "the end")
+    assert {task.state for task in place.api.tasks(NEWCOMER, run_id)} == {"success"}
+    assert place.api.returned(NEWCOMER, run_id, "report") == {"orders-0": 0}
+
+
+def test_test_of_the_connection_in_airflow(place: Place) -> None:
+    """What Airflow's own *Test* answers: which cluster it is, or why it does not answer."""
+    asked = {"connection_id": "probe", "conn_type": "acktrail_kafka"}
+    hosts = (place.broker.bootstrap_servers, "127.0.0.1:1")
+    answers = [place.api.send("POST", "/api/v2/connections/test", {**asked, "host": host}) for host in hosts]
+    assert [answer["status"] for answer in answers] == [True, False]
+    assert answers[0]["message"].startswith("Kafka ")
+    assert "127.0.0.1:1" in answers[1]["message"]

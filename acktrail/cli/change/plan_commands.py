@@ -73,7 +73,7 @@ class ResetOptions(change_preview.NamedOptions):
     without_state: change_preview.WithoutState = False
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", help="This rule only warns, where a refusal names it here; may be repeated."),
+        typer.Option("--allow", help="Let this rule warn, not refuse; a refusal names such rules. May be repeated."),
     ] = None
 
 

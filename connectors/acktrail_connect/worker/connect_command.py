@@ -18,10 +18,10 @@ def standalone(
     worker: Annotated[Path, typer.Argument(help="The worker's configuration: a TOML file.")],
     connectors: Annotated[list[Path] | None, typer.Argument(help="Connectors: a JSON file each.")] = None,
 ) -> None:
-    """Run connectors until Ctrl-C or SIGTERM, or until their end. Bounded ones have an end.
+    """Run connectors until Ctrl-C, SIGTERM, or their end.
 
-    A broker or storage that goes away is waited for. The REST interface has Kafka Connect's paths. A connector of a
-    file takes the place of a stored one of its name.
+    Only bounded connectors end by themselves. The worker waits for a broker or storage that does not answer. The REST
+    interface has Kafka Connect's paths. A connector from a file replaces a stored one with the same name.
 
     Example: acktrail connect standalone worker.toml state.json offsets.json
     """

@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo image image-files bench mutants clean
+.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo image image-files compose bench mutants clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -93,7 +93,15 @@ image-files: wheel ## What container images consist of, below .image: for `podma
 image: image-files archives ## Container images without a registry (root, mmdebstrap, buildah), then their tests
 	@tools/build_image.sh connect $(call with_commas,$(IMAGE_PACKAGES))
 	@tools/build_image.sh spark $(call with_commas,$(IMAGE_PACKAGES) openjdk-17-jre-headless)
-	@JAVA_HOME=$$($(CLASS_ARCHIVES)) && export JAVA_HOME && $(BIN)/pytest -n 0 --all tests/deploy/test_image.py
+	@$(IN_CONTAINERS) tests/deploy/test_image.py
+
+IN_CONTAINERS = JAVA_HOME=$$($(CLASS_ARCHIVES)) && export JAVA_HOME && $(BIN)/pytest -n 0 --all
+
+# Debian's podman-compose is too old for the file.
+compose: sync archives ## deploy/compose.yaml with the images of `make image`: broker, S3 server, worker, page with groups
+	@$(UV) venv --quiet --allow-existing .image/podman-compose
+	@$(UV) pip install --quiet --python .image/podman-compose podman-compose==1.6.0
+	@export PODMAN_COMPOSE=$(CURDIR)/.image/podman-compose/bin/podman-compose && $(IN_CONTAINERS) tests/deploy/test_compose.py
 
 # A folder elsewhere, with the lock's versions of what the wheel needs: pip, without an index, finds all of it, or fails.
 wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, runs the demo from an empty folder

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.common_options import AsJson, command_group, echo_rows
+from acktrail.cli.progress import interruptible
 from acktrail.config import cache_folder
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def start(
     version: Annotated[str, typer.Option(help="Kafka release: 4.1.2, 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
     folder: Folder = None,
     port: Annotated[int, typer.Option(help="Port for clients; 0 takes a free one.", min=0, max=65535)] = 0,
-    foreground: Annotated[bool, typer.Option("--foreground", help="Stay until Ctrl-C, then stop it.")] = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay until Ctrl-C or SIGTERM, then stop it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a broker and print its address when it is ready.
@@ -46,7 +49,8 @@ def start(
             typer.echo(running.bootstrap_servers)
             typer.echo("Ctrl-C stops it", err=True)
             try:
-                running.wait()
+                with interruptible():
+                    running.wait()
             except KeyboardInterrupt:
                 typer.echo("stopping", err=True)
         return

@@ -151,15 +151,16 @@ def test_a_start_that_is_cut_short_leaves_nothing(tmp_path: Path, number: signal
 
 
 @pytest.mark.full
-def test_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
-    """--foreground prints the address, stays, and Ctrl-C ends command and broker with exit code 0."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_foreground_ends_with_a_signal(tmp_path: Path, number: int) -> None:
+    """--foreground prints the address, stays, and Ctrl-C or SIGTERM ends command and broker with exit code 0."""
     start = (*DEFAULT_SIGNALS, *COMMAND, "start", "--foreground", "--folder", str(tmp_path / "node"))
     command = subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watchdog = threading.Timer(120, command.kill)
     watchdog.start()
     assert command.stdout is not None
     assert _cluster_at(command.stdout.readline().strip())
-    command.send_signal(signal.SIGINT)
+    command.send_signal(number)
     _, errors = command.communicate(timeout=300)
     watchdog.cancel()
     assert command.returncode == 0, errors

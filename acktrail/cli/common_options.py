@@ -56,12 +56,12 @@ AuditAnchor = Annotated[
     typer.Option(
         "--anchor",
         envvar="ACKTRAIL_AUDIT_ANCHOR",
-        help="File that keeps a row of the audit, where the tables are not: `doctor` compares the audit with it, "
-        "`change audit` then moves it on to the newest row.",
+        help="File with the hash of one audit row, stored outside of the tables. `doctor` and `change audit` compare "
+        "the audit with it; `change audit` then updates it to the newest row.",
     ),
 ]
 MetricsListener = Annotated[
-    str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C; port 0: any free one.")
+    str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C. Port 0 means any free port.")
 ]
 TIME: Final = "2026-08-01T12:00:00Z, how long ago (1h), or epoch ms"
 """How a time is given (`acktrail.times.time_ms`), for the help of an option."""

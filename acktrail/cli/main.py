@@ -58,12 +58,12 @@ COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
 GROUPS: Final = MappingProxyType(
     {
         "run": "The pipeline, step by step: export, reconcile, validate.",
-        "record": "What became of records, and past states of share partitions.",
+        "record": "The history of records, and past states of share partitions.",
         "change": "Changes of share groups: plan (dry run), approve, apply, undo.",
-        "change.plan": "Say what a change would do to every record, and change nothing.",
-        "tables": "The tables themselves: upkeep, repair, metrics for Prometheus.",
-        "dashboard": "What the tables say: web pages, a report, evidence of a run.",
-        "config": "Where brokers and tables come from, and what Airflow needs.",
+        "change.plan": "Show what a change would do to every record; change nothing.",
+        "tables": "The exported tables: maintenance, repair, metrics.",
+        "dashboard": "Show the tables as web pages, a report, or evidence of a run.",
+        "config": "Profiles of clusters, and the folder of DAGs for Airflow.",
     }
 )
 """What the groups of commands are for, by path."""
@@ -105,10 +105,10 @@ _DEMO: Final = "Start with `acktrail demo`: a real broker, share groups at work,
 HELP: Final = f"""What Apache Kafka's share groups acknowledged, archived and redelivered.
 
 {_DEMO}
-On a cluster of yours: `acktrail doctor`, then `acktrail run export`, `acktrail run reconcile`, `acktrail run validate`.
-Who is in trouble: `acktrail status`, then `acktrail findings`.
-On several clusters: name each in a file of profiles, then `acktrail --profile NAME run export`.
-Nothing here changes a cluster unless a command's help states it.
+On your own cluster: `acktrail doctor`, then `acktrail run export`, `acktrail run reconcile`, `acktrail run validate`.
+To see which groups are in trouble: `acktrail status`, then `acktrail findings`.
+With several clusters: name each in a file of profiles, then `acktrail --profile NAME run export`.
+A command changes the cluster only if its help states so.
 
 Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 try again later;
 5 the outcome is unknown, verify first; 6 a critical expectation failed, or `status` has something to act on;
@@ -216,8 +216,8 @@ def _root(
         None,
         _PROFILE,
         metavar="NAME",
-        help="Where brokers and tables come from, with their options: a profile of the file that `acktrail config "
-        "profiles` lists. Stands before the command. Default: $ACKTRAIL_PROFILE.",
+        help="Take brokers, tables and their options from this profile; `acktrail config profiles` lists them. Write "
+        "it before the command. Default: $ACKTRAIL_PROFILE.",
         autocompletion=_profile_names,
     ),
 ) -> None:
@@ -274,7 +274,7 @@ def _misused(error: Any, arguments: list[str]) -> int:
     path = context.command_path if context else "acktrail"
     hint = _as_here(arguments) or f"see {path} --help"
     if getattr(error, "option_name", None) == _PROFILE and path != "acktrail":
-        hint = f"it stands before the command: acktrail {_PROFILE} NAME {path.removeprefix('acktrail ')}"
+        hint = f"write it before the command: acktrail {_PROFILE} NAME {path.removeprefix('acktrail ')}"
     return _say(getattr(error, "format_message", error.__str__)().rstrip("."), hint, 2)
 
 

@@ -21,32 +21,38 @@ if TYPE_CHECKING:
 _TOKEN: Final = "ACKTRAIL_DASHBOARD_TOKEN"  # noqa: S105  # the name of a variable
 _KEEP_ALL: Final = 1_000_000_000
 evidence = command_group(
-    "Evidence of a run: what was read, and which rules held. It has the hashes of all files of the tables behind it."
+    "Evidence of a run: which data was read, and which rules held. An evidence pack has the hashes of all table "
+    "files that the run used."
 )
 
 
 def serve(
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
-    host: str = typer.Option("127.0.0.1", help="Address to listen on. Others than this machine's need a token."),
-    port: int = typer.Option(8085, help="Port to listen on; 0: any free one.", min=0, max=65_535),
+    host: str = typer.Option(
+        "127.0.0.1", help="Address to listen on. An address that other machines can reach requires a token."
+    ),
+    port: int = typer.Option(8085, help="Port to listen on. 0 means any free port.", min=0, max=65_535),
     token_file: Path | None = typer.Option(
         None, help="File with the token that readers must have. [ACKTRAIL_DASHBOARD_TOKEN holds the token]"
     ),
     allow_host: list[str] = typer.Option(  # typer's way to say it
-        [], help="A name that readers reach the dashboard by, behind a proxy; may be repeated."
+        [], help="Host name by which readers reach the dashboard behind a proxy. May be repeated."
     ),
     tls_certificate: Path | None = typer.Option(None, help="PEM file with the certificate chain, for https."),
     tls_key: Path | None = typer.Option(None, help="PEM file with its private key."),
     behind_tls_proxy: bool = typer.Option(
-        False, "--behind-tls-proxy", help="Listen for others without TLS: a proxy before the dashboard has it."
+        False,
+        "--behind-tls-proxy",
+        help="Listen without TLS on an address that other machines can reach: a proxy in front of the dashboard "
+        "provides TLS.",
     ),
 ) -> None:
-    """Show the tables as web pages, until Ctrl-C or SIGTERM. There are statuses, groups, share partitions, and the fate
-    of a record.
+    """Show the tables as web pages, until Ctrl-C or SIGTERM. The pages show statuses, groups, share partitions, and the
+    history of a record.
 
-    Read only. It asks for nothing where only this machine reaches it; listening on another address needs a token, in
-    a file that only its owner may read, and TLS.
+    The dashboard only reads. On a loopback address it needs no login. On another address it requires a token, in a file
+    that only its owner may read, and TLS.
 
     Example: acktrail dashboard serve --tables ./tables
     """
@@ -70,11 +76,14 @@ def health(
     token_file: Path | None = typer.Option(
         None, help="File with the token that readers must have. [ACKTRAIL_DASHBOARD_TOKEN holds the token]"
     ),
-    tls_certificate: Path | None = typer.Option(None, help="Its PEM file with the certificate, where it has TLS."),
+    tls_certificate: Path | None = typer.Option(
+        None, help="PEM file with the dashboard's certificate, if it uses TLS."
+    ),
 ) -> None:
-    """Ask a running dashboard of this machine for its first page. Health checks run it.
+    """Check the health of a running dashboard on this machine. It requests the first page, and is made for health
+    checks of containers.
 
-    Exit code 4: it does not answer, or cannot read the tables.
+    Exit code 4: the dashboard does not answer, or cannot read the tables.
 
     Example: acktrail dashboard health --port 8085
     """
@@ -93,11 +102,11 @@ def report(
     *,
     at: OfTables,
 ) -> None:
-    """Show what a reconcile run found, as a report. It has share partitions, lag, archived records, verdicts and
+    """Show the results of a reconcile run as a report. It has share partitions, lag, archived records, verdicts and
     findings.
 
-    --out writes the whole run as one HTML file that needs no network, no script and no server.
-    A number that is not known is shown as unknown, with its reason; in JSON it is null.
+    --out writes the report as one HTML file that needs no network, script or server. An unknown number is shown as
+    unknown, with its reason; in JSON it is null.
 
     Example: acktrail dashboard report --tables ./tables --out report.html
     """
@@ -126,7 +135,7 @@ def write(
 ) -> None:
     """Write the evidence pack of a run, a JSON file.
 
-    Keep the printed hash elsewhere: a pack with another hash is another pack.
+    Store the printed hash outside of the tables. A pack with another hash was changed or replaced.
 
     Example: acktrail dashboard evidence write --out evidence
     """
@@ -148,11 +157,11 @@ def verify(
     *,
     at: OfTables,
 ) -> None:
-    """Compare packs with the tables. Compared are a pack's own hash, every file of the tables, and what these give when
-    read again.
+    """Compare packs with the tables. The command checks the hash of each pack and of every table file, and computes the
+    results again.
 
-    Exit code 6: something differs, so a pack or a table was changed. Exit code 7: nothing differs, and some of it
-    cannot be compared any more, for a maintenance removed files; each is named with what the log shows.
+    Exit code 6: something differs, so a pack or a table was changed. Exit code 7: nothing differs, but some files
+    cannot be compared because maintenance removed them. Each is named, with what the log shows about it.
 
     Example: acktrail dashboard evidence verify evidence
     """

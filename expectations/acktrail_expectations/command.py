@@ -25,9 +25,9 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def _validate(
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
-    run_id: Annotated[str | None, typer.Option("--run-id", help="Which run. Default: the newest one.")] = None,
+    run_id: Annotated[str | None, typer.Option("--run-id", help="The run to validate. Default: the newest.")] = None,
     every_record: Annotated[
-        bool, typer.Option("--all", help="Validate every state record, also those that an earlier run validated.")
+        bool, typer.Option("--all", help="Validate every state record, including those that an earlier run validated.")
     ] = False,
     data_docs: Annotated[
         Path | None,
@@ -39,17 +39,18 @@ def _validate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the tables of one run with Great Expectations. The results are recorded in quality_results.
+    """Check the tables of one run with Great Expectations. The results are stored in quality_results.
 
-    The run must have been reconciled. State records and export ranges are validated once, by the first run after them;
-    --all does it again and compares every record with its raw bytes. A run that has results keeps and shows them until
-    it grows. A rule that finds nothing to compare is not evaluated: it neither holds nor fails. Many state records are
-    validated on Spark, where ACKTRAIL_SPARK_MASTER says. Exit code 6: a critical expectation failed.
+    The run must have been reconciled. Each state record and export range is validated once, by the first run after its
+    export; --all validates all of them again and compares every record with its raw bytes. A run that has results is
+    not validated again until its data grows; the command shows the stored results. A rule that finds nothing to compare
+    is not evaluated: it neither holds nor fails. Large numbers of state records are validated on the Spark master in
+    ACKTRAIL_SPARK_MASTER. Exit code 6: a critical expectation failed.
 
-    --data-docs validates all records once more for its pages; they need no network and have counts, no values.
+    --data-docs validates all records again for its pages. The pages need no network; they show counts, not values.
 
-    --export-suites records nothing. It writes each suite as Great Expectations stores suites (JSON) and the rows of
-    the run that the suite is about (Parquet), for pandas or Spark.
+    --export-suites stores no results. It writes each suite as JSON, in the format of Great Expectations, and the rows
+    that the suite checks as Parquet, for pandas or Spark.
 
     Example: acktrail run validate --json | jq '.results[] | select(.state != "holds")'
     """

@@ -45,7 +45,7 @@ DialectName = Annotated[
     typer.Option(
         "--dialect",
         help="Byte layout of the records: 4.0, 4.1, 4.2 (also 4.3, 4.4), or the drafts i, ii, iii, iv, iv-json. "
-        "auto: the released one that a sample of each file agrees on.",
+        "auto: the released layout that fits a sample of each file.",
     ),
 ]
 StatePartition = Annotated[
@@ -54,7 +54,7 @@ StatePartition = Annotated[
         "--state-partition",
         min=0,
         max=2**31 - 1,
-        help="State partition of log segments whose folder has no TOPIC-PARTITION name.",
+        help="State partition of a log segment whose folder is not named TOPIC-PARTITION.",
     ),
 ]
 
@@ -80,9 +80,9 @@ def decode(
 ) -> None:
     """Decode records of __share_group_state, one JSON object each.
 
-    A record that cannot be read is printed too, with decode_status and decode_error instead of its content; so is each
-    damaged piece of a log segment, with its byte position. The numbers of records read, decoded and kept undecoded are
-    on stderr.
+    A record that cannot be decoded is printed with decode_status and decode_error instead of its content. A damaged
+    piece of a log segment is printed with its byte position. The numbers of records read, decoded and not decoded go to
+    stderr.
 
     Example: acktrail record decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
@@ -130,8 +130,8 @@ def replay(
     policy: Annotated[
         Policy,
         typer.Option(
-            help="broker: the state that a running broker has. strict: the rules of the founding documents; an update "
-            "counts only on the snapshot whose epoch it names, and each difference is a finding."
+            help="broker: the state that a running broker has. strict: the rules of the design documents. An update "
+            "is applied only to the snapshot whose epoch it names; each update that is skipped is a finding."
         ),
     ] = Policy.BROKER,
     at: Annotated[
@@ -143,16 +143,17 @@ def replay(
         ),
     ] = None,
     findings: Annotated[
-        Path | None, typer.Option("--findings", help="File for every finding, one JSON object a line.")
+        Path | None, typer.Option("--findings", help="Write every finding to this file, one JSON object a line.")
     ] = None,
     state_partition: StatePartition = None,
 ) -> None:
-    """Replay records of __share_group_state, as a broker would. There is one JSON object a share partition.
+    """Replay records of __share_group_state, as a broker would. The output has one JSON object for each share
+    partition.
 
-    Records are applied in the order of their offsets within a state partition, in any order of the files; one that
-    comes twice is applied once. Records that cannot be read are skipped and counted on stderr, where each damaged piece
-    of a log segment is a line.
-    state_epoch is -1 where only updates were seen; start_offset is -1 where the share partition is not initialized.
+    Within a state partition, records are applied in the order of their offsets; the order of the files does not matter.
+    A record that comes twice is applied once. Records that cannot be decoded are skipped and counted on stderr; stderr
+    also has a line for each damaged piece of a log segment. state_epoch is -1 if there were only updates. start_offset
+    is -1 if the share partition is not initialized.
 
     Example: acktrail record replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
@@ -292,7 +293,7 @@ def report_left_out(reading: ReadReport) -> None:
 
 def import_files(
     files: Files,
-    cluster: Annotated[str, typer.Option("--cluster", help="Id of the cluster that the records are from.")],
+    cluster: Annotated[str, typer.Option("--cluster", help="Id of the cluster that wrote the records.")],
     *,
     at: OfTables,
     dialect: DialectName = "auto",
@@ -301,20 +302,24 @@ def import_files(
         str | None,
         typer.Option(
             "--topic-id",
-            help="Id of the state topic, where no partition.metadata beside a segment has it. Needed for tables that "
+            help="Id of the state topic, if no partition.metadata next to a segment has it. Required for tables that "
             "an export wrote.",
         ),
     ] = None,
     allow_gaps: Annotated[
         bool,
-        typer.Option("--allow-gaps", help="Record as lost the offsets between the tables' end and the first record."),
+        typer.Option(
+            "--allow-gaps",
+            help="If offsets are missing between the end of the tables and the first record, record them as lost.",
+        ),
     ] = False,
     run_id: RunId = None,
 ) -> None:
-    """Import copied records of __share_group_state, exactly once. They go into the tables.
+    """Import copied records of __share_group_state, exactly once. The records are written into the tables.
 
-    Tables grow in the order of the log, as with an export: records that they have already are compared and skipped, so
-    a file may be imported again. Every commit names the files, their SHA-256 and the dialect in export_ranges.
+    As with an export, records are appended in the order of the log. Records that are in the tables already are compared
+    and skipped, so a file may be imported again. Each commit stores the names of the files, their SHA-256 and the
+    dialect in export_ranges.
 
     Example: acktrail tables import __share_group_state-*/*.log --tables /data/copy --cluster 4L6g3nShT-eMCtK--X86sw
     """

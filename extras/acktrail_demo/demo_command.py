@@ -13,22 +13,22 @@ _DEFAULT_FOLDER = Path(".demo")
 
 
 def demo(
-    serve: Annotated[bool, typer.Option("--serve", help="Keep broker and Airflow up until Ctrl-C.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Keep the broker and Airflow running until Ctrl-C.")] = False,
     with_faults: Annotated[
-        bool, typer.Option("--with-faults", help="Then inject faults, and compare what is found with them.")
+        bool, typer.Option("--with-faults", help="Then inject known faults, and compare them with the findings.")
     ] = False,
     version: Annotated[str, typer.Option(help="Kafka release: 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
     out: Annotated[
-        Path, typer.Option(help="Folder for tables and reports; what a demo left in it goes.")
+        Path, typer.Option(help="Folder for tables and reports. Files of an earlier demo in it are deleted.")
     ] = _DEFAULT_FOLDER,
 ) -> None:
-    """Let share groups work on real servers, export, and reconcile. The servers are Kafka and Airflow. The report
-    shows what became of every record.
+    """Run share groups on real servers, then export and reconcile. The servers are Kafka and Airflow. A report shows
+    the history of every record.
 
-    Everything runs on loopback and ends with this command: no process is left behind, however it ends.
-    The summary goes to stdout, the steps to stderr. Tables and reports stay in the folder. With --with-faults a second
-    run follows, after known faults of Kafka and of clusters were written into the state topic: its gate stops, and
-    exactly the faults must be found (else exit code 1).
+    Everything runs on loopback. All processes end when the command ends, even if it is killed. The summary goes to
+    stdout, the steps to stderr. Tables and reports stay in the folder. With --with-faults, the demo then writes known
+    faults into the state topic and runs the pipeline a second time. The validation of that run must fail, and it must
+    find exactly these faults (else exit code 1).
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """

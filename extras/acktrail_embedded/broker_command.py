@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 app = command_group(
-    "A real Kafka broker on this machine, to try things on. It has one node, on loopback; the first start fetches it."
+    "Run a real Kafka broker on this machine, for tests. It is a single node on loopback. The first start downloads "
+    "Kafka."
 )
 
 _DEFAULT_VERSION = "4.3.1"
@@ -30,16 +31,16 @@ Folder = Annotated[Path | None, typer.Option(help="Where the broker keeps its da
 def start(
     version: Annotated[str, typer.Option(help="Kafka release: 4.1.2, 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
     folder: Folder = None,
-    port: Annotated[int, typer.Option(help="Port for clients; 0 takes a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="Port for clients. 0 means any free port.", min=0, max=65535)] = 0,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay until Ctrl-C or SIGTERM, then stop it.")
+        bool, typer.Option("--foreground", help="Stay until Ctrl-C or SIGTERM, then stop the broker.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a broker and print its address when it is ready.
 
-    It runs until `acktrail broker stop`. Where one runs already, its address is printed. Topics and groups are kept
-    in the folder for the next start.
+    The broker runs until `acktrail broker stop`. If it runs already, its address is printed. The folder keeps topics
+    and groups for the next start.
     """
     from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker, start_detached
     from acktrail_embedded.kafka.installation import known_release
@@ -62,7 +63,7 @@ def start(
 @app.command()
 def stop(
     folder: Folder = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the folder, data and all.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Also delete the folder with all its data.")] = False,
 ) -> None:
     """Stop the broker of a folder. Without --folder it stops every broker that was started without one."""
     from acktrail_embedded.kafka.embedded_broker import stop_detached
@@ -79,8 +80,8 @@ def stop(
 
 @app.command()
 def status(folder: Folder = None, as_json: AsJson = False) -> None:
-    """Say which brokers run, one a line. That is the one of a folder, or all that were started without one. Exit code 1
-    when none runs."""
+    """List running brokers, one a line. With --folder only the broker of that folder is listed; without it, all that
+    were started without --folder. Exit code 1: no broker runs."""
     running = _running(folder)
     if as_json:
         echo_rows(broker.to_json() for broker in running)

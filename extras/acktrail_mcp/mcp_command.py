@@ -4,11 +4,10 @@ from __future__ import annotations
 
 
 def serve() -> None:
-    """Answer questions of agents by the Model Context Protocol. It reads, and plans resets; nothing here changes a
-    cluster.
+    """Serve the Model Context Protocol, for AI agents. The tools read, and can plan resets. No tool changes a cluster.
 
-    Speaks on stdin and stdout, until stdin ends. Brokers and tables come from the environment or a profile:
-    `acktrail --profile NAME mcp`. Give it a principal that may only DESCRIBE and READ.
+    The server uses stdin and stdout, and ends when stdin is closed. Brokers and tables come from the environment or a
+    profile: `acktrail --profile NAME mcp`. Give it a principal that may only DESCRIBE and READ.
     """
     from acktrail_mcp.questions import server
 

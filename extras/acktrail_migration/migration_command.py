@@ -31,10 +31,14 @@ class TranslationOptions(options.NamedOptions):
         ),
     ]
     topic_map: Annotated[
-        list[str] | None, typer.Option("--topic-map", help="old=new: another name on the target. May be repeated.")
+        list[str] | None,
+        typer.Option("--topic-map", help="old=new: the topic has another name on the target. May be repeated."),
     ] = None
     topic_prefix: Annotated[
-        str, typer.Option("--topic-prefix", help="Before every other name on the target: 'eu.' for MirrorMaker's eu.")
+        str,
+        typer.Option(
+            "--topic-prefix", help="Prefix of every other topic on the target: 'eu.' for MirrorMaker's source alias eu."
+        ),
     ] = ""
     offset_syncs: Annotated[
         str | None, typer.Option("--offset-syncs", help="mm2: mm2-offset-syncs.CLUSTER.internal, on either cluster.")
@@ -66,7 +70,9 @@ class TargetOptions:
     ] = None
     target_tables: Annotated[
         str | None,
-        typer.Option("--target-tables", help="Root of the target's own tables: plans, results, the audit are there."),
+        typer.Option(
+            "--target-tables", help="Root of the target's own tables. Plans, results and the audit are stored there."
+        ),
     ] = None
     target_tables_options: Annotated[
         Path | None,
@@ -98,7 +104,7 @@ def plan_migration(
     how: TranslationOptions,
     scope: options.WhereOptions,
     at: Annotated[
-        str | None, typer.Option("--at", help=f"Where the groups stood then: {TIME}. Default: the newest.")
+        str | None, typer.Option("--at", help=f"Use the start offsets of this time: {TIME}. Default: the newest.")
     ] = None,
     no_create: Annotated[
         bool, typer.Option("--no-create", help="Refuse groups that the target does not have.")
@@ -107,7 +113,7 @@ def plan_migration(
     out: options.Out = None,
     target: TargetOptions,
     ask_source: Annotated[
-        bool, typer.Option("--ask-source", help="Also ask the source cluster: it is still there.")
+        bool, typer.Option("--ask-source", help="Also query the source cluster, if it still exists.")
     ] = False,
     bootstrap_server: Annotated[
         str | None, typer.Option("--bootstrap-server", help="Brokers of the source, with --ask-source.")
@@ -115,11 +121,12 @@ def plan_migration(
     client_config: ClientConfig = None,
     of_source: OfTables,
 ) -> None:
-    """Say where groups of one cluster would start on another one. It changes nothing.
+    """Show where groups of one cluster would start on another one. Nothing is changed.
 
-    `--tables` are the source's exported tables; the source itself may be gone. Start offsets are carried: what the
-    groups acknowledged or archived from there on is delivered again, and the plan counts it. What cannot be translated
-    for sure is refused with the reason. With `--target-tables` the plan is stored there.
+    `--tables` are the exported tables of the source; the source cluster need not exist any more. Only start offsets are
+    migrated. Records above them that the groups acknowledged or archived are delivered again on the target, and the
+    plan counts them. An offset that cannot be translated with certainty is refused, with the reason. With
+    `--target-tables` the plan is stored there.
 
     Example: acktrail change plan migration --group billing --translate same --target-profile new --out plan.json
     """

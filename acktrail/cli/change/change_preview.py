@@ -43,14 +43,19 @@ def _number(name: str, text: str) -> Any:
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", help="A topic, or some of its partitions: topic:0,1,2. May be repeated.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail change apply`.")]
-MaxAge = Annotated[float, _number("--max-age", "Hours that a plan may be old.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Write the plan to this file; `acktrail change apply` reads it.")
+]
+MaxAge = Annotated[float, _number("--max-age", "Refuse a plan that is older than this number of hours.")]
 WaitEmpty = Annotated[float, _number("--wait-empty", "Seconds to wait for the groups to have no members.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
-Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]
-Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Change the cluster. Without this option nothing is sent.")]
+Partial = Annotated[bool, typer.Option("--partial", help="Leave out the parts that are refused, and send the others.")]
+Why = Annotated[str, typer.Option("--reason", help="Reason, stored in the audit.")]
 WithoutState = Annotated[
-    bool, typer.Option("--without-state", help="Plan even if the state topic cannot be read: nothing is counted.")
+    bool,
+    typer.Option(
+        "--without-state", help="Plan even if the state topic cannot be read. The plan then has no counts of records."
+    ),
 ]
 
 
@@ -72,7 +77,7 @@ class WhereOptions(NamedOptions):
     group_globs: Annotated[
         list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches, for example 'orders-*'.")
     ] = None
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group there is.")] = False
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group of the cluster.")] = False
     topics: Topics = None
 
 
@@ -80,9 +85,9 @@ class WhereOptions(NamedOptions):
 class Waits:
     """How long a verification looks."""
 
-    wait: Annotated[float, _number("--wait", "Seconds to wait for the records of the reset to show.")] = 30.0
+    wait: Annotated[float, _number("--wait", "Seconds to wait until the state topic shows the reset.")] = 30.0
     watch: Annotated[
-        float, _number("--watch", "Seconds to watch afterwards that nothing overwrites the start offsets.")
+        float, _number("--watch", "Seconds to check afterwards that nothing overwrites the start offsets.")
     ] = 5.0
 
 
@@ -90,8 +95,12 @@ class Waits:
 class Because(NamedOptions):
     """Who asks for a change, and why."""
 
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")] = ""
-    requested_by: Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")] = ""
+    reason: Annotated[
+        str, typer.Option("--reason", help="Reason for the change, stored in the audit: a ticket or a sentence.")
+    ] = ""
+    requested_by: Annotated[
+        str, typer.Option("--requested-by", help="Who requested the change, stored in the audit.")
+    ] = ""
 
 
 def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:

@@ -47,7 +47,8 @@ class Where:
     to_history: Annotated[
         str | None,
         typer.Option(
-            "--to-history", help="To where the groups stood at a time (or how long ago: 1h), by the exported records."
+            "--to-history",
+            help="To the start offsets that the groups had at a time (or how long ago: 1h), from the exported records.",
         ),
     ] = None
 
@@ -62,18 +63,24 @@ class Where:
 class ResetOptions(change_preview.NamedOptions):
     """What a reset may do besides."""
 
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")] = False
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics and partitions that the group has initialized.")
+    ] = False
     out_of_range: Annotated[
         str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")
     ] = "clamp"
-    allow_skip: Annotated[bool, typer.Option("--allow-skip", help="Unfinished records may be skipped for good.")] = (
-        False
-    )
+    allow_skip: Annotated[
+        bool, typer.Option("--allow-skip", help="Allow the reset to skip unfinished records permanently.")
+    ] = False
     allow_create: Annotated[bool, typer.Option("--allow-create", help="Create the group if it does not exist.")] = False
     without_state: change_preview.WithoutState = False
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", help="Let this rule warn, not refuse; a refusal names such rules. May be repeated."),
+        typer.Option(
+            "--allow",
+            help="Turn this rule into a warning. The message of a refusal names the rules for which this is "
+            "possible. May be repeated.",
+        ),
     ] = None
 
 
@@ -85,14 +92,17 @@ def plan_reset(
     because: change_preview.Because,
     wait_empty: change_preview.WaitEmpty = 0.0,
     out: change_preview.Out = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Accepted for compatibility with Kafka's tool: a plan is always a dry run."),
+    ] = True,
     at: OfBoth,
 ) -> None:
-    """Say what a reset would do to every record, and change nothing.
+    """Show what a reset would do to every record. Nothing is changed.
 
-    Where a rule forbids it the plan is printed all the same; exit code 4 while there are members, 3 where a right is
-    missing, else 2. With tables the plan is stored as well.
-    Options that kafka-share-groups.sh --reset-offsets has have the same name; a time without a zone is refused.
+    If a rule forbids the reset, the plan is still printed. The exit code is then 4 if the group has members, 3 if a
+    right is missing, and 2 otherwise. With --tables the plan is also stored in the tables. Options of
+    kafka-share-groups.sh --reset-offsets have the same names here. A time without a time zone is refused.
 
     Example: acktrail change plan reset --group billing --topic orders --to-datetime 2026-01-31T06:00Z --out plan.json
     """
@@ -114,12 +124,12 @@ def approve(
     *,
     at: OfBoth,
 ) -> None:
-    """Approve a plan, noted in the audit with who and why. Nothing is sent.
+    """Approve a plan. The audit stores who approved it, and why. Nothing is sent.
 
-    The plan is made again and compared first: only one that could be carried out now is approved.
+    acktrail first makes the plan again and compares both. It approves only a plan that could be applied now.
 
-    With ACKTRAIL_RESET_APPROVAL=required a plan is carried out only when it was approved; with second-person only
-    when somebody approved it who neither made it nor asked for it.
+    With ACKTRAIL_RESET_APPROVAL=required, a plan can be applied only after its approval. With second-person, the
+    approver must not be the person who made the plan or requested the change.
 
     Example: acktrail change approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
     """
@@ -134,7 +144,7 @@ def reject(
     *,
     at: OfTables,
 ) -> None:
-    """Reject a plan: it can be carried out nowhere any more. The audit notes who rejected it, and why."""
+    """Reject a plan: it can no longer be applied. The audit stores who rejected it, and why."""
     _decide(plan, at.needed, reason, at.as_json)
 
 
@@ -160,11 +170,12 @@ def apply(
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
-    """Carry out a plan, and verify it in the state topic. Every step is noted in the audit.
+    """Apply a plan, and verify it in the state topic. The audit stores every step.
 
-    Refused when anything moved since the plan was made, when the file was edited, when a member is in the group, or
-    when the plan was rejected, took too long or was taken back. A plan that was done in part may be applied again: what
-    is done is left out. Exit code 5: a request was sent and its outcome is not known; 7: something was left out.
+    A plan is refused if the cluster changed since it was made, if its file was edited, if the group has members, or if
+    the plan was rejected, is too old or was undone. A plan that was applied in part may be applied again; the parts
+    that are done are left out. Exit code 5: a request was sent and its outcome is unknown. Exit code 7: some parts were
+    left out.
 
     Example: acktrail change apply plan.json --execute
     """
@@ -186,9 +197,9 @@ def verify(
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
-    """Settle a plan whose outcome is not known. Its process was killed, or the broker did not answer.
+    """Determine the outcome of a plan. Use it after the process was killed or the broker did not answer.
 
-    Changes nothing in the cluster.
+    Nothing is changed in the cluster.
     """
     target = at.needed
     loaded = change_preview.load_any_plan(plan, target)
@@ -205,13 +216,17 @@ class UndoOptions(change_preview.NamedOptions):
 
     topics: change_preview.Topics = None
     allow_moved_on: Annotated[
-        bool, typer.Option("--allow-moved-on", help="Also take back what the group, or anybody else, changed since.")
+        bool,
+        typer.Option(
+            "--allow-moved-on",
+            help="Undo also what the group or another person has changed since the plan was applied.",
+        ),
     ] = False
     without_state: change_preview.WithoutState = False
 
 
 def undo(
-    plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
+    plan: Annotated[str, typer.Argument(help="The id of the plan to undo.")],
     execute: change_preview.Execute = False,
     partial: change_preview.Partial = False,
     *,
@@ -221,17 +236,18 @@ def undo(
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
-    """Plan to go back to where a plan began; --execute does it. Those are the start offsets that the plan found, or the
-    configurations.
+    """Plan the undo of a plan; --execute applies it. An undo restores the start offsets, or the configurations, that
+    the plan found.
 
-    What single records were (acknowledged, archived, released, their delivery counts) cannot come
-    back: Kafka has no request for it. A group goes back to its first unfinished record, so nothing that was finished at
-    the start of its state is delivered again.
+    An undo cannot restore the state of single records (acknowledged, archived, released, delivery counts), because
+    Kafka has no request for that. The group returns to its first unfinished record, so the finished records before it
+    are not delivered again.
 
-    The undo of a deletion makes the group again where it stood; the plan counts what was finished and comes again.
+    The undo of a deletion creates the group again at its former start offsets. The plan counts the finished records
+    that will be delivered again.
 
-    Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
-    --partial takes back the rest.
+    An undo covers the share partitions that the plan changed and that verification confirmed. If there are others, the
+    undo is refused and names them; with --partial they are left out.
     """
     from acktrail.change.reset_planner import plan_undo
 

@@ -47,8 +47,8 @@ def list_plans(
 def show(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")], *, at: OfTables
 ) -> None:
-    """Show a plan: what it would do or did, and its outcomes. There is one of every share partition, beside the status
-    of the whole."""
+    """Show a plan: what it would do or did, and its outcomes. There is an outcome for each share partition, and a
+    status for the whole plan."""
     target = at.optional
     loaded = load_any_plan(plan, target)
     progress: dict[str, Any] = {}
@@ -76,17 +76,17 @@ def show(
 
 
 def audit(
-    plan: Annotated[str | None, typer.Argument(help="The id of a plan; without one every change.")] = None,
+    plan: Annotated[str | None, typer.Argument(help="The id of a plan. Default: every change.")] = None,
     anchor: AuditAnchor = None,
     *,
     at: OfTables,
 ) -> None:
-    """Show who did what and when. That is plans, approvals, requests before and after they were sent, and what was
-    found then.
+    """Show who did what and when. The audit has plans, approvals, requests (before and after sending) and the results
+    of verification.
 
-    The chain of hashes is checked up to its end, and plans and results against it; what does not agree is an error that
-    says which. That shows that the tables are consistent in themselves. Who may write all of them can write others that
-    are consistent, too: only --anchor shows that.
+    The command checks the whole chain of hashes, and compares plans and results with it. It ends with an error that
+    names the first difference. This proves that the tables agree with each other. A person who can write all the tables
+    can replace them by others that agree, too; only --anchor detects that.
 
     Example: acktrail change audit --anchor /var/lib/acktrail/audit-anchor.json
     """
@@ -161,11 +161,11 @@ _WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
 
 
 def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
-    """Print start offsets as CSV that `--from-file` reads. Kafka's own tools read it, too.
+    """Print start offsets as CSV for `--from-file`. Kafka's own tools can read it, too.
 
-    One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So
-    are topics that you may not DESCRIBE, without a word: a broker does not name them (`change plan reset --all-topics`
-    does).
+    The columns are topic,partition,offset; with several groups group,topic,partition,offset. Share partitions without a
+    start offset are left out. Topics that you may not DESCRIBE are left out without a warning, because the broker does
+    not list them (`change plan reset --all-topics` reports them).
     """
     asked = {**scope.named, "all_topics": not scope.topics, "strategies": {"to-current": None}}
     with Cluster(at.kafka) as cluster:

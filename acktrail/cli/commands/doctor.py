@@ -37,25 +37,26 @@ def doctor(
         typer.Option(
             "--acls",
             callback=_known,
-            help=f"Show the ACLs for this, and which are missing; may be repeated: {', '.join(purposes())}.",
+            help=f"Print the ACLs for this purpose, and which are missing. May be repeated: {', '.join(purposes())}.",
         ),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="With --acls: for this group alone; may be repeated.")
+        list[str] | None, typer.Option("--group", help="With --acls: only for this group. May be repeated.")
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="With --acls: for this topic alone; may be repeated.")
+        list[str] | None, typer.Option("--topic", help="With --acls: only for this topic. May be repeated.")
     ] = None,
     anchor: AuditAnchor = None,
 ) -> None:
-    """Look at Java, the cluster, its ACLs, the tables and the audit. It changes nothing.
+    """Check Java, the cluster, its ACLs, the tables and the audit. Nothing is changed.
 
-    Exit code 3 when something is missing. ACLs are tried, not read: READ on the state topic by reading one record,
-    DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
-    written is tried with an empty file, which is removed again.
+    Exit code 3: something is missing. Each right is tested by using it. For READ on the state topic, one record is
+    read. For DESCRIBE, every group and topic is described that the cluster lists or that exported records name. For the
+    right to write tables, an empty file is written and removed.
 
-    With --acls the fewest ACLs for an export, another connector or a change (on the cluster that it changes) are shown
-    as commands of kafka-acls.sh; so are those for an export when a right is missing.
+    With --acls, the command also prints the smallest set of ACLs for an export, another connector or a change, as
+    kafka-acls.sh commands. The ACLs of a change are for the cluster that it changes. Without --acls, the ACLs for an
+    export are printed if one is missing.
     """
     checks = list(_checks(at.kafka, at, acls or [], (group or [], topic or []), anchor))
     if at.as_json:

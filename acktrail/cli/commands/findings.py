@@ -27,31 +27,33 @@ _FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "S
 
 def findings(
     severity: Annotated[
-        str | None, typer.Option("--severity", help="This severity and worse: critical, error, warning, info.")
+        str | None, typer.Option("--severity", help="Only this severity and worse: critical, error, warning, info.")
     ] = None,
     rule: Annotated[str | None, typer.Option("--rule", help="Only rules that match, shell style.")] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Only groups that match, shell style. May be repeated.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", help=f"Only what was first seen at or after this time: {TIME}.")
+        str | None, typer.Option("--since", help=f"Only findings that were first seen at or after this time: {TIME}.")
     ] = None,
     seen_by: Annotated[
         str | None,
-        typer.Option("--seen-by", help="Acknowledge the lost records of --group in this name; list nothing."),
+        typer.Option(
+            "--seen-by", help="Acknowledge the lost records of --group in the name of this person. Nothing is listed."
+        ),
     ] = None,
-    all_of_them: Annotated[bool, typer.Option("--all", help="Also those that are not open any more.")] = False,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Include findings that are no longer open.")] = False,
     *,
     at: OfTables,
 ) -> None:
-    """List open findings, the worst first. Each has its rule, its place, since when it is open, and evidence. Of two as
-    bad the newer comes first.
+    """List open findings, the worst first. Each has its rule, group, topic and partition, since when it is open, and
+    evidence. Among equally severe findings the newest comes first.
 
-    Open is what the newest reconciliation saw, and the newest audit of a branch. EVIDENCE is the state record that
-    shows it: its state partition and offset in __share_group_state. The JSON form has one object for each finding. The
-    exit code is 0 also when there are findings: `acktrail status` is the one for scripts.
-    Records that were lost for good (given up, removed by the retention, skipped by a reset) are shown until somebody
-    acknowledges them with --seen-by; from the next reconciliation on.
+    A finding is open if the newest reconciliation, or the newest audit of an extension, found it. EVIDENCE is the state
+    record that proves it: its state partition and offset in __share_group_state. The JSON form has one object for each
+    finding. The exit code is 0 also when there are findings; scripts should use `acktrail status`. Findings about lost
+    records (archived, removed by retention, skipped by a reset) stay open until a person acknowledges them with
+    --seen-by; the next reconciliation then closes them.
 
     Example: acktrail findings --severity error --since 1d
     """

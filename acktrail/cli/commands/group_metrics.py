@@ -15,17 +15,17 @@ _LONGEST_MS: Final = 86_400_000
 
 def metrics(
     listen: MetricsListener = None,
-    every: Annotated[str, typer.Option("--every", help="With --listen, how often the brokers are asked.")] = "30s",
+    every: Annotated[str, typer.Option("--every", help="With --listen: how often the brokers are queried.")] = "30s",
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
 ) -> None:
-    """Show lag and age of share groups, for Prometheus. Also members, state and start offsets; the age is that of the
-    oldest unfinished record. From the brokers alone, once or at an address.
+    """Show lag and age of share groups, for Prometheus. Age is the age of the oldest unfinished record. Members, states
+    and start offsets are shown, too. All values come from the brokers. Without --listen they are printed once.
 
-    Needs DESCRIBE on groups and topics; for the age also READ on the topics: of each log the header of one batch or two
-    is read. However many scrapers ask, the brokers are asked once in --every. What is not known has no series. While
-    the brokers do not answer, kafka_share_group_exporter_up is 0 and no group has a series; docs/metrics.md has every
-    name.
+    This needs DESCRIBE on groups and topics. The age also needs READ on the topics: the headers of one or two batches
+    of each log are read. The brokers are queried once in each interval of --every, however many scrapers there are. An
+    unknown value has no series. While the brokers do not answer, kafka_share_group_exporter_up is 0 and no group has a
+    series. docs/metrics.md lists every metric.
 
     Example: acktrail groups metrics --listen 127.0.0.1:9400
     """

@@ -42,16 +42,17 @@ def list_groups(
         list[str] | None, typer.Option("--state", help="Only groups in this state: Empty, Stable. May be repeated.")
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Only groups with state in topics that match; LAG counts those alone.")
+        str | None,
+        typer.Option("--topic", help="Only groups with state in matching topics. LAG then counts only these topics."),
     ] = None,
-    names: Annotated[bool, typer.Option("--names", help="Print the ids alone: no group is described.")] = False,
+    names: Annotated[bool, typer.Option("--names", help="Print only the ids. No group is described.")] = False,
     *,
     at: OfCluster,
 ) -> None:
     """List share groups with state, members and total lag.
 
-    `-` is not known, and `>=7` leaves out share partitions whose lag Kafka cannot report. Kafka leaves out groups that
-    this principal may not DESCRIBE.
+    `-` means unknown. `>=7` means that Kafka cannot report the lag of some share partitions, and the others have 7.
+    Kafka does not list groups that this principal may not DESCRIBE.
     """
     from acktrail.kafka.admin import ShareGroupAdmin
 
@@ -84,15 +85,18 @@ def describe(
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group.")] = False,
     topic: Annotated[str | None, typer.Option("--topic", help="Only topics that match: orders, 'orders-*'.")] = None,
     members: Annotated[bool, typer.Option("--members", help="Show the members instead of the offsets.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Show the groups as a whole instead.")] = False,
+    state: Annotated[
+        bool, typer.Option("--state", help="Show the state of each group instead of its offsets.")
+    ] = False,
     *,
     at: OfCluster,
 ) -> None:
     """Show start offset and lag of groups' share partitions.
 
-    `-` is not known: a start offset that was never initialized, a lag that Kafka does not report (before 4.2, or before
-    the first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily. A group that cannot be
-    described is an error after the others are shown. --json has also what no column shows: epochs, topic ids, racks.
+    `-` means unknown: the start offset was never initialized, or Kafka does not report the lag (before Kafka 4.2, or
+    before the first acknowledgement). START-OFFSET is the offset that the broker has recorded; Kafka updates it lazily.
+    If a group cannot be described, the command shows the others and then ends with the error. --json also has values
+    that no column shows: epochs, topic ids, racks.
     """
     from acktrail.kafka.admin import ShareGroupAdmin
 
@@ -124,10 +128,11 @@ def delete(
     wait_empty: options.WaitEmpty = 0.0,
     at: OfBoth,
 ) -> None:
-    """Show what deleting groups takes away; --execute does it. They must have no members.
+    """Show what deleting groups removes; --execute deletes. The groups must have no members.
 
-    Groups of other types are refused: Kafka would delete them. The plan says where a group would begin should it come
-    back. `acktrail change undo` sets the start offsets again; acknowledgements and archived records cannot come back.
+    Groups of other types are refused, because Kafka would delete them as well. The plan shows where the group would
+    start if it is created again. `acktrail change undo` restores the start offsets, but not acknowledgements and
+    archived records.
     """
     _plan_deletion(groups, (), execute, because, wait_empty, at)
 
@@ -136,17 +141,18 @@ def delete(
 @spread
 def delete_offsets(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
-    topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic, with all its partitions. May be repeated.")],
     execute: options.Execute = False,
     *,
     because: options.Because,
     wait_empty: options.WaitEmpty = 0.0,
     at: OfBoth,
 ) -> None:
-    """Show what deleting offsets loses; --execute does it. Groups must have no members.
+    """Show what deleting offsets removes; --execute deletes. The groups must have no members.
 
-    Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
-    share.auto.offset.reset decides where it begins. `acktrail change undo` sets the start offsets again.
+    The whole state of the group for the topic is deleted: start offsets, acknowledgements, archived records. If the
+    group reads the topic again, its share.auto.offset.reset decides where it starts. `acktrail change undo` restores
+    the start offsets.
     """
     _plan_deletion(group, topic, execute, because, wait_empty, at)
 
@@ -171,11 +177,13 @@ def _plan_deletion(
 @spread
 def show(
     groups: Groups,
-    every: Annotated[bool, typer.Option("--all", help="Also what is not set on the group itself.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Include settings that are not set on the group itself.")
+    ] = False,
     *,
     at: OfCluster,
 ) -> None:
-    """Show what is set on groups; with --all everything that is in force."""
+    """Show the settings of groups; with --all also the defaults in force."""
     from acktrail.group_changes.group_change_plan import readable_configs
     from acktrail.kafka.admin import ShareGroupAdmin
 
@@ -199,14 +207,14 @@ def set_(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
     settings: Annotated[list[str] | None, typer.Argument(help="name=value, one or more.")] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", help="Back to the brokers' default. May be repeated.")
+        list[str] | None, typer.Option("--unset", help="Reset this setting to the brokers' default. May be repeated.")
     ] = None,
     execute: options.Execute = False,
     *,
     because: options.Because,
     at: OfBoth,
 ) -> None:
-    """Show what would change; with --execute change it. The groups may be at work.
+    """Show what would change; with --execute change it. The groups may have members.
 
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """

@@ -27,7 +27,9 @@ _HEADERS: Final = (
 def maintain(
     *,
     at: OfTables,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without it nothing is changed.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do the maintenance. Without this option nothing is changed.")
+    ] = False,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -35,18 +37,19 @@ def maintain(
         ),
     ] = None,
     keep_size: Annotated[
-        str | None, typer.Option("--keep-size", help="Drop their oldest days where they take more than this: 50GB.")
+        str | None,
+        typer.Option("--keep-size", help="Drop the oldest days of these tables while they are larger than this: 50GB."),
     ] = None,
     vacuum_after: Annotated[
         str,
         typer.Option("--vacuum-after", help="Remove files that the tables have not needed for this long; at least 1d."),
     ] = "7d",
 ) -> None:
-    """Show what upkeep the tables need, and do it with --execute.
+    """Show which maintenance the tables need; --execute does it.
 
-    Writes many small files again as few, merges the ranges of an export, removes old commits and files that no table
-    needs, and drops what is not to be kept. Exports, reconciliations and queries may run meanwhile; interrupted, it is
-    run again. Once a day is enough.
+    Maintenance combines small files into larger ones, merges the ranges of an export, removes old commits and files
+    that no table needs, and drops data that is older or larger than --keep and --keep-size allow. Exports,
+    reconciliations and queries may run at the same time. If it is interrupted, run it again. Once a day is enough.
 
     Example: acktrail tables maintain --tables /data/acktrail --keep 365d --execute
     """

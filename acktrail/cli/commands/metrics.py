@@ -18,19 +18,19 @@ _LONGEST_MS: Final = 86_400_000
 def metrics(
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write to this file, whole or not at all, for node_exporter's textfile collector."),
+        typer.Option("--out", help="Replace this file atomically, for node_exporter's textfile collector."),
     ] = None,
     listen: MetricsListener = None,
-    every: Annotated[str, typer.Option("--every", help="With --listen, how often the tables are read.")] = "30s",
+    every: Annotated[str, typer.Option("--every", help="With --listen: how often the tables are read.")] = "30s",
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
 ) -> None:
-    """Show what the tables say as metrics for Prometheus. That is freshness, gaps, verdicts, findings, quality and
-    statuses, once or at an address.
+    """Show metrics from the tables, for Prometheus. They cover freshness, gaps, verdicts, findings, quality and
+    statuses.
 
-    Without --out and --listen the text is printed once. Totals have every group; the worst 1,000 have series of their
-    own. What is not known has no series. Exit code 3 where a table cannot be read, or none is there; the metrics are
-    written all the same. Reads only tables, no broker; docs/metrics.md has every name.
+    Without --out and --listen the metrics are printed once. Totals cover every group; only the worst 1,000 groups have
+    their own series. An unknown value has no series. Exit code 3: a table cannot be read, or there are no tables; the
+    metrics are still written. The command reads tables and connects to no broker. docs/metrics.md lists every metric.
 
     Example: acktrail tables metrics --listen 127.0.0.1:9465
     """

@@ -33,17 +33,18 @@ _WORDS: Final = {
 _LISTED: Final = ("bootstrap_servers", "client_config", "client_properties", "tables", "tables_options")
 _STALE: Final = dt.timedelta(hours=2)
 
-Names = Annotated[list[str] | None, typer.Option("--name", help="Only this profile; may be repeated.")]
+Names = Annotated[list[str] | None, typer.Option("--name", help="Only this profile. May be repeated.")]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
 def profiles(ctx: typer.Context, names: Names = None, as_json: AsJson = False) -> None:
-    """List the named profiles. `acktrail --profile NAME COMMAND` works with one of them.
+    """List the named profiles. `acktrail --profile NAME COMMAND` uses one of them.
 
-    They are in $ACKTRAIL_PROFILES, or in acktrail/profiles.toml in the user's configuration folder. Nothing secret is
-    shown. The exit code is 3 when one of them has to be corrected. `acktrail --profile NAME doctor` connects to one.
+    The profiles are in the file $ACKTRAIL_PROFILES, or in acktrail/profiles.toml in the user's configuration folder.
+    Secrets are not shown. Exit code 3: a profile has an error. `acktrail --profile NAME doctor` tests the connection of
+    a profile.
 
     Example: acktrail config profiles --json
     """
@@ -64,11 +65,11 @@ def profiles(ctx: typer.Context, names: Names = None, as_json: AsJson = False) -
 
 @app.command()
 def overview(names: Names = None, as_json: AsJson = False) -> None:
-    """Show one line a cluster, the one to look at first on top. It comes only from the tables, no broker is asked.
+    """Show one line for each cluster, the most urgent first. The command reads only tables and connects to no broker.
 
-    Export, share groups, gaps, open findings and the last reconciliation. What is not known is unknown, with its
-    reason. The JSON form is that of `acktrail status`, an object for each profile. The exit code is 0 in any case:
-    `acktrail run validate` is the gate.
+    A line has the export, share groups, gaps, open findings and the last reconciliation. An unknown value is shown as
+    unknown, with the reason. The JSON form is that of `acktrail status`, with an object for each profile. The exit code
+    is always 0; scripts should use `acktrail run validate`.
 
     Example: acktrail config profiles overview --json
     """

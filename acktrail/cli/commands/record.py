@@ -39,11 +39,12 @@ def record(
     *,
     at: OfTables,
 ) -> None:
-    """Show what became of one record within a share group. Every change is shown, with the state record that shows it.
+    """Show the history of one record within a share group. Each change is shown with the state record that proves it.
 
-    Of an archived record also its dead-letter records, where they are exported (DeadLetterSource).
-    "Not known" lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record
-    of __share_group_state. Reads no cluster; answers from delivery_history (`acktrail run history`).
+    If the record was archived and DeadLetterSource exported its dead-letter records, they are shown, too. "Not known"
+    lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record of
+    __share_group_state. The command reads delivery_history (written by `acktrail run history`) and connects to no
+    cluster.
 
     Example: acktrail record show fraud-scoring payments 0 4711 --tables /data/acktrail
     """
@@ -105,19 +106,20 @@ def _record_text(
 def archived(
     group: Annotated[str, typer.Argument(help="Share group.")],
     since: Annotated[
-        str | None, typer.Option("--since", help=f"Only what was archived at or after this time: {TIME}.")
+        str | None, typer.Option("--since", help=f"Only records that were archived at or after this time: {TIME}.")
     ] = None,
     *,
     at: OfTables,
 ) -> None:
-    """List the records that a share group archived. The group gets them no more, and Kafka reports them nowhere.
+    """List the records that a share group archived. Kafka does not deliver them to the group again, and no Kafka API
+    lists them.
 
-    Kafka does not write why: a consumer rejected it, the delivery count limit was reached, or the client reported that
-    the offset has no record. Offsets that the topic's log shows to have none are left out (READ on the topic).
-    "at the latest" means that the state record only shows it: it may have happened before.
-    "at least" means that state records are missing: they are listed under "Not known".
-    A record that was archived, reset and archived again is one record, and has a row for each time.
-    Answers from delivery_history (`acktrail run history`).
+    Kafka does not record the reason: a consumer rejected the record, the delivery count limit was reached, or the
+    client reported that the offset has no record. Offsets without a record in the topic's log are left out, if the
+    principal has READ on the topic. "at the latest" means that the record may have been archived before the time of the
+    state record. "at least" means that state records are missing; "Not known" lists them. A record that was archived,
+    reset and archived again counts as one record, with a row for each time. The command reads delivery_history (written
+    by `acktrail run history`).
 
     Example: acktrail record archived fraud-scoring --since 1d --tables /data/acktrail
     """
@@ -165,22 +167,25 @@ def rates(
     group: Annotated[str | None, typer.Argument(help="Share group. Default: all.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Topic, by name or by id. Default: all.")] = None,
     every: Annotated[str, typer.Option("--every", help="Length of an interval: 30s, 15m, 1h, 1d.")] = "1h",
-    since: Annotated[str | None, typer.Option("--since", help=f"From this time on: {TIME}.")] = None,
-    until: Annotated[str | None, typer.Option("--until", help=f"Before this time: {TIME}.")] = None,
-    by_partition: Annotated[bool, typer.Option("--by-partition", help="One row a share partition.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", help=f"Only deliveries that ended at or after this time: {TIME}.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help=f"Only deliveries that ended before this time: {TIME}.")
+    ] = None,
+    by_partition: Annotated[bool, typer.Option("--by-partition", help="One row for each share partition.")] = False,
     *,
     at: OfTables,
 ) -> None:
-    """Count what share groups did, by group, topic and interval. Counted are records acknowledged, released, archived
-    and redelivered.
+    """Count deliveries by group, topic and interval. There are counts of acknowledged, released,
+    archived and redelivered records.
 
-    Counted are endings of deliveries as Kafka records them, at the broker's time of the state record. DELIVERIES are
-    those that ended, REDELIVERIES those that were not a record's first. Not in any count: deliveries under way,
-    renewed locks. Kafka's records do not distinguish a release from a lock that timed out, nor a reject from the
-    delivery count limit. The JSON form also has rates per second, unfinished records that the start offset passed,
-    and those without a known time (undated). Intervals in which nothing ended have no row. "at least" means that
-    state records of that time are missing: they are listed under "Not known". Answers from delivery_history
-    (`acktrail run history`).
+    A delivery is counted when it ends, at the timestamp of its state record. DELIVERIES are all that ended;
+    REDELIVERIES are those after a record's first delivery. Deliveries in progress and renewed locks are not counted.
+    Kafka's records do not distinguish a release from an expired lock, nor a reject from the delivery count limit. The
+    JSON form also has rates per second, unfinished records that the start offset moved past, and deliveries without a
+    known time (undated). An interval in which no delivery ended has no row. "at least" means that state records of that
+    time are missing; "Not known" lists them. The command reads delivery_history (written by `acktrail run history`).
 
     Example: acktrail record rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
     """
@@ -275,13 +280,14 @@ def _rates_text(rows: Iterable[Mapping[str, Any]], completeness: HistoryComplete
 
 
 def dead_letters(group: Annotated[str, typer.Argument(help="Share group.")], *, at: OfTables) -> None:
-    """Compare archived records with those in dead-letter topics. They are those of one share group, by topic partition.
+    """Compare archived records with those in dead-letter topics. The result covers one share group and has a row for
+    each topic partition.
 
-    WITH and WITHOUT are archived offsets with and without a dead-letter record; NOT ARCHIVED are offsets of dead-letter
-    records that the history does not show as archived; REPEATED are records beyond the first of an offset. "-" is not
-    known; the last column has the reason. Without one is no fault where the group had no dead-letter topic then.
-    Answers from dead_letter_records (DeadLetterSource) and delivery_history (`acktrail run history`), each as far as it
-    is exported.
+    WITH and WITHOUT count archived offsets with and without a dead-letter record. NOT ARCHIVED counts offsets of
+    dead-letter records that are not archived in the history. REPEATED counts further dead-letter records of the same
+    offset. "-" means unknown; the last column has the reason. An archived offset without a dead-letter record is normal
+    if the group had no dead-letter topic at that time. The command reads dead_letter_records (written by
+    DeadLetterSource) and delivery_history (written by `acktrail run history`), as far as each is exported.
 
     Example: acktrail record dead-letters fraud-scoring --tables /data/acktrail
     """

@@ -42,22 +42,28 @@ def status(
         list[str] | None, typer.Option("--group", help="Only groups that match, shell style. May be repeated.")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Until Ctrl-C: drawn again on a terminal, a line each time elsewhere.")
+        bool,
+        typer.Option(
+            "--watch", help="Repeat until Ctrl-C. A terminal is redrawn; other outputs get one line each time."
+        ),
     ] = False,
-    every: Annotated[str, typer.Option("--every", help="With --watch, how often to look: 30s, 1m.")] = "10s",
+    every: Annotated[
+        str, typer.Option("--every", help="With --watch: how often to refresh, for example 30s, 1m.")
+    ] = "10s",
     stale_after: Annotated[
-        str, typer.Option("--stale-after", help="An export or statuses older than this are something to act on.")
+        str, typer.Option("--stale-after", help="Exit with 6 if the export or the statuses are older than this.")
     ] = "2h",
     *,
     at: OfTables,
 ) -> None:
-    """Show if the trail is fresh, and which groups are in trouble. The worst come first. Gaps and failed rules are
-    shown as well.
+    """Show how old the export is, and which groups are in trouble. The worst groups come first. Gaps and failed rules
+    are shown, too.
 
-    On top export, gaps, findings; then groups, then the share partitions that are not ok or idle, each with since when
-    and why, up to the height of the screen. Reads only small tables, as of the newest reconciliation; no broker.
-    The exit code is 0 when there is nothing to act on, and 6 when there is: a status that asks for action, an open
-    critical finding, something older than --stale-after, or something that is not known.
+    First come export, gaps and findings, then groups, then the share partitions that are neither ok nor idle: since
+    when, and why. The output is cut at the height of the screen. The command reads small tables, as the newest
+    reconciliation wrote them, and connects to no broker. Exit code 0: there is nothing to act on. Exit code 6: a status
+    requires action, a critical finding is open, the export or the statuses are older than --stale-after, or something
+    is unknown.
 
     Example: acktrail status --group 'fraud-*'
     """

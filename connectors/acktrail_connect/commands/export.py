@@ -23,11 +23,15 @@ RunId = Annotated[str | None, typer.Option("--run-id", help="Name of this run in
 def export(
     *,
     at: OfBoth,
-    state_only: Annotated[bool, typer.Option("--state-only", help="Ask no broker for groups and offsets.")] = False,
+    state_only: Annotated[
+        bool,
+        typer.Option("--state-only", help="Export only the state topic, without groups and offsets from the brokers."),
+    ] = False,
     observation: Annotated[
         bool,
         typer.Option(
-            "--observe/--no-observe", help="Ask the brokers before and after, as `acktrail run reconcile` needs it."
+            "--observe/--no-observe",
+            help="Query the brokers before and after the export; `acktrail run reconcile` needs both.",
         ),
     ] = True,
     run_id: RunId = None,
@@ -37,8 +41,8 @@ def export(
 ) -> None:
     """Export share-group state and offsets into tables, exactly once.
 
-    Continues where the tables end; killed at any moment, it loses nothing and doubles nothing. Records that Kafka
-    pruned before their export are recorded as a gap: to have every record, run a worker (`acktrail connect
+    The export continues where the tables end. If it is killed at any moment, no record is lost or doubled. Records that
+    Kafka pruned before the export are stored as a gap. To export every record, run a worker (`acktrail connect
     standalone`). Nothing in the cluster is changed.
 
     Example: acktrail run export --bootstrap-server broker-1:9092 --tables /data/acktrail

@@ -30,17 +30,17 @@ def repair(
     *,
     at: OfBoth,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Repair the tables; without it nothing is changed.")
+        bool, typer.Option("--execute", help="Repair the tables. Without this option nothing is changed.")
     ] = False,
     run_id: RunId = None,
 ) -> None:
     """Show what is wrong with the tables; --execute repairs it.
 
-    Finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no range. Records
-    that Kafka still has are exported again; the others are recorded as a gap. Of a replaced log that one run stored
-    twice, one copy is removed. Tables that are derived from the records are built again. The cluster is only read;
-    where it cannot be asked, the tables are shown without it, with the exit code of that error. Exit code 3 when
-    something is wrong and nothing was repaired.
+    The command finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no
+    range. A repair exports records again that Kafka still has, and stores the others as a gap. If one run stored a
+    replaced log twice, one copy is removed. Tables that are derived from the records are built again. The cluster is
+    only read. If it cannot be reached, the command shows the state of the tables and ends with the exit code of that
+    error. Exit code 3: something is wrong and nothing was repaired.
 
     Example: acktrail tables repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """

@@ -37,18 +37,23 @@ def _command(
         typer.Option("--checkpoint", help="Spark's checkpoint. Default: _acktrail/stream under a folder of tables."),
     ] = None,
     observation: Annotated[
-        bool, typer.Option("--observe/--no-observe", help="Ask the brokers before and after; not with --every.")
+        bool,
+        typer.Option("--observe/--no-observe", help="Query the brokers before and after the export. Not with --every."),
     ] = True,
-    most: Annotated[int, typer.Option("--max-offsets", min=1, help="Offsets of a micro-batch at most.")] = 1_000_000,
+    most: Annotated[
+        int, typer.Option("--max-offsets", min=1, help="The largest number of offsets in a micro-batch.")
+    ] = 1_000_000,
     run_id: RunId = None,
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
-    """Export state records with Structured Streaming, exactly once. Spark's executors read and write.
+    """Export state records with Structured Streaming, exactly once. Spark's executors read the topic and write the
+    tables.
 
-    Writes the tables that `acktrail run export` and the Connect worker write, continues where they ended, and they
-    where it ended; under one lease, one of worker and stream works at a time. Ends at the topic's present end, or runs
-    on with --every. Killed at any moment, it loses nothing and doubles nothing. Nothing in the cluster is changed.
+    The stream writes the same tables as `acktrail run export` and the Connect worker. Each continues where another one
+    ended. Worker and stream share a lease, so only one of them works at a time. The command ends at the present end of
+    the topic; with --every it continues until Ctrl-C. If it is killed at any moment, no record is lost or doubled.
+    Nothing in the cluster is changed.
 
     Example: acktrail run stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
     """

@@ -16,12 +16,13 @@ app = command_group("Run connectors, as a Kafka Connect worker does.")
 @app.command()
 def standalone(
     worker: Annotated[Path, typer.Argument(help="The worker's configuration: a TOML file.")],
-    connectors: Annotated[list[Path] | None, typer.Argument(help="Connectors: a JSON file each.")] = None,
+    connectors: Annotated[list[Path] | None, typer.Argument(help="JSON files, one for each connector.")] = None,
 ) -> None:
     """Run connectors until Ctrl-C, SIGTERM, or their end.
 
-    Only bounded connectors end by themselves. The worker waits for a broker or storage that does not answer. The REST
-    interface has Kafka Connect's paths. A connector from a file replaces a stored one with the same name.
+    Only bounded connectors end without Ctrl-C or SIGTERM. If a broker or a storage does not answer, the worker waits
+    for it. The REST interface has the paths of Kafka Connect. A connector from a file replaces a stored connector of
+    the same name.
 
     Example: acktrail connect standalone worker.toml state.json offsets.json
     """
@@ -36,11 +37,11 @@ def health(
     worker: Annotated[Path, typer.Argument(help="The configuration that the worker was started with: a TOML file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Ask a running worker of this machine whether it works. Health checks run it. It lists the states of connectors
-    and their tasks.
+    """Check the health of a running worker on this machine. The command prints the states of connectors and their
+    tasks. It is made for health checks of containers.
 
-    Exit code 4: the worker does not answer, or a connector failed. One that waits for a broker or a storage, is paused
-    or stands by has not failed.
+    Exit code 4: the worker does not answer, or a connector failed. A connector has not failed while it is paused, on
+    standby, or waiting for a broker or a storage.
 
     Example: acktrail connect health worker.toml
     """
@@ -72,7 +73,8 @@ def plugins(*, as_json: AsJson = False) -> None:
 def reference(
     plugin: Annotated[str | None, typer.Argument(help="A source, sink or transform. Default: the common keys.")] = None,
 ) -> None:
-    """Print the configuration keys of a plug-in as Markdown. Each has name, type, default, valid values and meaning."""
+    """Print the configuration keys of a plug-in as Markdown. Each key has its type, default, valid values and
+    meaning."""
     from acktrail_connect import config_def
     from acktrail_connect.worker.connector_config import COMMON
     from acktrail_connect.worker.plugins import definition_of

@@ -35,24 +35,24 @@ _COLUMNS: Final = ("TOPIC", "FROM", "TO", "SEEN", "STATUS", "GROUPS", "SKIPPED",
 _FENCES: Final = ("partition", "fence_low", "fence_high", "fence_exact", "reason", "keys_reason")
 _KEYS_AT_RISK: Final = ("group_id", "partition", "last_old_offset", "first_new_offset", "key")
 
-app = command_group("Partitions of topics and the order of keys. Plan an expansion, check groups, show it.")
+app = command_group("Expansions of topics and the order of keys: plan, check, show.")
 
 
 @app.command()
 @spread
 def plan(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it is to have in all.")],
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="New total number of partitions.")],
     out: options.Out = None,
     *,
     because: options.Because,
     at: OfBoth,
 ) -> None:
-    """Say what an expansion would do: which keys move, who reads. Of each group that reads the topic it says what is
-    open.
+    """Show what an expansion would do: which keys move. It also shows the groups that read the topic, and their
+    unfinished records.
 
-    Changes nothing; with tables the plan is stored. Where a rule forbids the expansion there is no plan; exit code 3
-    where a right is missing, else 2. `acktrail change apply` carries the plan out.
+    Nothing is changed. With --tables the plan is stored. If a rule forbids the expansion, no plan is made; the exit
+    code is then 3 if a right is missing, and 2 otherwise. `acktrail change apply` applies the plan.
 
     Example: acktrail expand plan orders --partitions 8 --out plan.json
     """
@@ -70,18 +70,19 @@ def plan(
 def check(
     topic: Annotated[str, typer.Argument(help="A topic.")],
     show_keys: Annotated[
-        bool, typer.Option("--show-keys", help="Print the keys at risk; tables only get their digests.")
+        bool, typer.Option("--show-keys", help="Print the keys at risk. The tables store only digests of keys.")
     ] = False,
     master: Master = None,
     *,
     at: OfBoth,
 ) -> None:
-    """Judge for every group whether the order of keys was kept. It looks at the topic, and judges its newest expansion.
+    """Check for every group whether the order of keys was kept. The command checks the newest expansion of the topic.
 
-    One look at partitions and groups, the audit, and the rules about expansions. Where a verdict is open, or order was
-    broken, the keys of the records around the expansion are read as well (READ on the topic; ACKTRAIL_KEY_MAPPINGS says
-    how producers map keys to partitions). Share groups are judged by the exported state records: `acktrail run export`
-    and `acktrail run history` come before. Changes nothing in the cluster. Exit code 6: a critical rule failed.
+    The command describes partitions and groups, audits the expansion, and evaluates the rules about expansions. If a
+    verdict is open, or the order was broken, it also reads the keys of the records around the expansion. This needs
+    READ on the topic; ACKTRAIL_KEY_MAPPINGS defines how producers map keys to partitions. Verdicts on share groups need
+    exported state records: run `acktrail run export` and `acktrail run history` first. Nothing in the cluster is
+    changed. Exit code 6: a critical rule failed.
 
     Example: acktrail expand check orders
     """
@@ -164,16 +165,17 @@ def _keys_at_risk(stored: Tables, event_id: str | None, both: pa.Table) -> Itera
 @spread
 def show(
     event: Annotated[
-        str | None, typer.Argument(help="The id of an expansion: show all about it. Default: list them.")
+        str | None, typer.Argument(help="The id of an expansion, to show its details. Default: list all expansions.")
     ] = None,
     *,
     at: OfTables,
 ) -> None:
-    """List the expansions of topics, the worst first, or show one. One is shown with what proves each verdict on the
-    order of keys.
+    """List the expansions of topics, the worst first, or show one. For one expansion, the evidence of each verdict on
+    the order of keys is shown.
 
-    It reads what the newest `acktrail expand check`, or the DAG acktrail_partitions, wrote. The JSON form has one
-    object for each expansion. The exit code is 0 also when order was broken: `acktrail expand check` is for scripts.
+    The command shows the results of the newest `acktrail expand check` or run of the DAG acktrail_partitions. The JSON
+    form has one object for each expansion. The exit code is 0 even if the order was broken; scripts should use
+    `acktrail expand check`.
     """
     config = at.needed
     from acktrail.tables.delta.store import Tables

@@ -9,6 +9,6 @@ import typer
 Master = Annotated[
     str | None,
     typer.Option(
-        "--master", help="Spark master, sc://host:port or in-process. Default: ACKTRAIL_SPARK_MASTER, else local[2]."
+        "--master", help="Spark master, sc://host:port or in-process. Default: $ACKTRAIL_SPARK_MASTER, or local[2]."
     ),
 ]

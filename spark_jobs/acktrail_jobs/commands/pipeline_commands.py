@@ -42,12 +42,13 @@ def _reconcile_command(
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay the exported state, and compare it with the cluster's.
+    """Replay the exported state, and compare it with the brokers.
 
-    PySpark does both, with what the cluster answered during an observation. Writes share_partition_states,
-    reconciliations (a verdict a share partition) and findings, brings delivery_history up to date (see `acktrail run
-    history`), and judges every queue: queue_statuses, status_changes, queue_trends and run_totals. Needs an
-    observation: `acktrail run export` makes one. The same run again changes nothing. Reads no cluster.
+    The job runs on PySpark. It needs an observation, which stores the brokers' answers; `acktrail run export` makes
+    one. It writes share_partition_states, reconciliations (a verdict for each share partition) and findings. It updates
+    delivery_history (see `acktrail run history`). It computes the status of every queue: queue_statuses,
+    status_changes, queue_trends and run_totals. To reconcile the same run again changes nothing. The job connects to no
+    cluster.
 
     Example: acktrail run reconcile --tables /data/acktrail
     """
@@ -80,11 +81,11 @@ def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:
 def _history_command(
     tables: TablesRoot = None, tables_options: TablesOptions = None, master: Master = None, as_json: AsJson = False
 ) -> None:
-    """Bring the history of every record up to date, with PySpark. It then reaches to the end of the export.
+    """Update the history of every record to the end of the export. The job runs on PySpark.
 
-    Reads the state records that came since the last time, and writes delivery_history: what `acktrail record show`,
-    `acktrail record archived` and `acktrail record rates` answer from. `acktrail run reconcile` does it too. Reads no
-    cluster.
+    The job reads the state records that were exported since its last run, and writes delivery_history. `acktrail record
+    show`, `acktrail record archived` and `acktrail record rates` read that table. `acktrail run reconcile` also updates
+    it. The job connects to no cluster.
 
     Example: acktrail run history --tables /data/acktrail
     """
@@ -106,13 +107,13 @@ def _history_text(summary: HistorySummary) -> str:
 def _verify_command(
     tables: TablesRoot = None, tables_options: TablesOptions = None, master: Master = None, as_json: AsJson = False
 ) -> None:
-    """Prove by the exported records what each run saves for the next.
+    """Compare saved states of runs with the exported records.
 
-    Reconciliation and history read only new records, and continue from what the run before saved. This replays all
-    records from the beginning and compares: saved states, every change of the history, the states it continues from.
-    Writes nothing. Exit code 6 when something differs. Where it is `replay_memory`, `held_states` or
-    `delivery_history`, delete that table: the next `acktrail run reconcile` writes it again. Where it is
-    `state_records`, never: restore it from the storage's own versions or a backup.
+    Reconciliation and history read only new records, and continue from the states that the previous run saved. This
+    command replays all records from the beginning, and compares the result with the saved states and with every change
+    in the history. Nothing is written. Exit code 6: something differs. If `replay_memory`, `held_states` or
+    `delivery_history` differs, delete that table; the next `acktrail run reconcile` writes it again. Never delete
+    `state_records`: restore it from the storage's own versions or a backup.
 
     Example: acktrail tables verify --tables /data/acktrail
     """
@@ -165,10 +166,10 @@ def _state_command(
 ) -> None:
     """Show the state of share partitions at any past moment. It is what a broker held then.
 
-    Replays the exported records up to the moment: each state partition up to its first record with a later time. What
-    the export lacks is reported on stderr, and by `completeness` of each share partition. `-` (null) is not known.
-    In the JSON form `at_least` means that its counts of records are least ones, and `notes` repeats what stderr says.
-    Reads no cluster.
+    The command replays the exported records up to that moment: each state partition up to its first record with a later
+    timestamp. If exported records are missing, stderr and the `completeness` of each share partition report it. `-`
+    (null) means unknown. In the JSON form, `at_least` means that the counts of records are lower bounds, and `notes`
+    repeats the messages of stderr. The command connects to no cluster.
 
     Example: acktrail record state fraud-scoring --at 2026-08-01T12:00:00Z --tables /data/acktrail
     """

@@ -44,14 +44,16 @@ own, whose parent stays until the server ends: ``start-connect-server.sh`` grows
 
 @app.command("serve")
 def _serve(
-    master: Annotated[str, typer.Option("--master", help="Where the server's work is done.")] = "local[2]",
+    master: Annotated[
+        str, typer.Option("--master", help="Spark master on which the server runs its jobs.")
+    ] = "local[2]",
     port: Annotated[int, typer.Option("--port", min=1, max=65_535)] = 15_002,
 ) -> None:
-    """Run a Spark Connect server until SIGTERM or Ctrl-C. Its address is printed once it answers.
+    """Run a Spark Connect server until SIGTERM or Ctrl-C. Its address is printed when it is ready.
 
-    It listens on 127.0.0.1. A client runs code as its user: it needs a token, in SPARK_CONNECT_AUTHENTICATE_TOKEN of
-    its environment and of each client's. What it keeps of runs that are over is bounded. Spark's messages are on
-    stderr.
+    The server listens on 127.0.0.1. A client can run code with the rights of the server's user, so the server requires
+    a token: set the same SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment of the server and of each client. The
+    server keeps a limited amount of data about finished runs. Spark's messages go to stderr.
 
     Example: acktrail run spark serve --port 15002
     """
@@ -77,7 +79,7 @@ def _check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Do a small piece of work on Spark, as a health check. It says which Spark did it.
+    """Run a small job on Spark, as a health check. It prints which Spark ran the job.
 
     Example: acktrail run spark check sc://localhost:15002
     """

@@ -1,5 +1,5 @@
-"""Files that packages carry: TOML (rules, faults, keys of connectors) whose errors name file and line; DAGs. Where the
-installed packages came from."""
+"""Files that packages carry: TOML (rules, faults, keys of connectors) whose errors name file and line; DAGs, and
+what runs acktrail on a machine. Where the installed packages came from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from acktrail.text_parsing import parse_json, parse_toml
@@ -59,6 +59,19 @@ def dags_folder() -> Path:
     folder = Path(str(files("acktrail_dags")))
     carried = folder / "dag_files"
     return carried if carried.is_dir() else folder.parent
+
+
+_DEPLOYED: Final = ("deploy/services", "dashboards/prometheus", "dashboards/grafana")
+
+
+def deployed_files() -> dict[str, Path]:
+    """What runs acktrail on a machine, by names such as ``services/acktrail-connect.service``: units of systemd with
+    the configuration that they read, alert rules, boards. From the installed wheel, or from a checkout."""
+    own = Path(str(files("acktrail")))
+    carried = own / "deployment"
+    folders = [(carried if carried.is_dir() else own.parent) / folder for folder in _DEPLOYED]
+    found = ((folder, file) for folder in folders for file in folder.rglob("*") if file.is_file())
+    return {f"{folder.name}/{file.relative_to(folder).as_posix()}": file for folder, file in found}
 
 
 def install_hint(extras: str) -> str:

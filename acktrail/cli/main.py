@@ -48,6 +48,7 @@ COMMANDS: Final = MappingProxyType(
         "tables.metrics": "acktrail.cli.commands.metrics:metrics",
         "config.profiles": "acktrail.cli.commands.profiles:app",
         "config.dags": "acktrail.cli.commands.profiles:dags",
+        "config.files": "acktrail.cli.commands.deployment:deployment",
     }
 )
 """Path of a command to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start
@@ -63,7 +64,7 @@ GROUPS: Final = MappingProxyType(
         "change.plan": "Show what a change would do to every record; change nothing.",
         "tables": "The exported tables: maintenance, repair, metrics.",
         "dashboard": "Show the tables as web pages, a report, or evidence of a run.",
-        "config": "Profiles of clusters, and the folder of DAGs for Airflow.",
+        "config": "Profiles of clusters; files for Airflow and systemd.",
     }
 )
 """What the groups of commands are for, by path."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from drivers.own_process import printed
+from drivers.own_process import finished, printed
 
 from acktrail.branches import ENTRY_POINT, registered
 
@@ -58,6 +58,25 @@ def test_the_wheel_brings_templates_and_pages(unpacked: Path) -> None:
     pages |= {f"dashboards/acktrail_dashboard/{name}": f"acktrail_dashboard/{name}" for name in names}
 
     assert all((unpacked / own).read_bytes() == (ROOT / source).read_bytes() for source, own in pages.items())
+
+
+def test_the_wheel_brings_what_runs_it_on_a_machine(unpacked: Path, tmp_path: Path) -> None:
+    """`acktrail config files` of the wheel copies units, rules and boards byte by byte, and overwrites nothing."""
+    command = "from acktrail.cli.main import main; main()"
+    copied = [sys.executable, "-c", command, "config", "files", "--out", str(tmp_path)]
+    printed(*copied, cwd=unpacked)
+    sources = {"services": "deploy/services", **{name: f"dashboards/{name}" for name in ("prometheus", "grafana")}}
+    for name, source in sources.items():
+        found, own = files_below(tmp_path / name), files_below(ROOT / source)
+        assert found == own
+    again = finished(*copied, cwd=unpacked)
+    assert again.returncode == 3
+    assert "is there already" in again.stderr
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """The content of each file, by its path in the folder."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_every_package_of_the_wheel_is_typed(unpacked: Path) -> None:

@@ -29,7 +29,7 @@ FIRING: Final[Mapping[str, Mapping[str, Series]]] = FILE["alerts"]
 """By alert: series that make it fire, and some that come close to that (`quiet`); beside those of idle topics."""
 
 
-def values(words: str) -> str:
+def values(words: str, minutes: int = MINUTES) -> str:
     """The values of a series, one a minute. ``always V``. ``later V N B``: B, by default 0, until the last N minutes,
     then V. Of times, in seconds since the epoch: ``stopped N``, N minutes before the end; ``every M L``, set anew every
     M minutes, to what it then is less L minutes, by default 0.
@@ -41,25 +41,27 @@ def values(words: str) -> str:
     number, rest = int(first), [*map(int, more)]
     match kind:
         case "always":
-            return f"{number}x{MINUTES}"
+            return f"{number}x{minutes}"
         case "later":
             since, before = rest[0], rest[1] if rest[1:] else 0
-            return f"{before}x{MINUTES - since} {number}x{since - 1}" if since else values(f"always {before}")
+            return f"{before}x{minutes - since} {number}x{since - 1}" if since else values(f"always {before}", minutes)
         case "stopped":
-            return values(f"always {60 * (MINUTES - number)}")
+            return values(f"always {60 * (minutes - number)}", minutes)
     lag = rest[0] if rest else 0
-    return " ".join(str(60 * max(0, minute // number * number - lag)) for minute in range(MINUTES + 1))
+    return " ".join(str(60 * max(0, minute // number * number - lag)) for minute in range(minutes + 1))
 
 
-def case(name: str, series: Series, *fires: str) -> dict[str, Any]:
-    """A test of promtool's: which alerts fire at the end."""
+def case(name: str, series: Series, *fires: str, minutes: int = MINUTES, within: str = "") -> dict[str, Any]:
+    """A test of promtool's: which alerts fire at the end, or have fired `within` a duration before it."""
     samples = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in fires]
-    expression = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    firing = 'ALERTS{alertstate="firing"}'
+    expression = f"count by (alertname) ({f'count_over_time({firing}[{within}])' if within else firing})"
+    rows = {**FILE["idle"], **series}
     return {
         "name": name,
         "interval": "1m",
-        "input_series": [{"series": key, "values": values(words)} for key, words in {**FILE["idle"], **series}.items()],
-        "promql_expr_test": [{"expr": expression, "eval_time": NOW, "exp_samples": samples}],
+        "input_series": [{"series": key, "values": values(words, minutes)} for key, words in rows.items()],
+        "promql_expr_test": [{"expr": expression, "eval_time": f"{minutes}m", "exp_samples": samples}],
     }
 
 

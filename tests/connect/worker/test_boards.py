@@ -202,6 +202,20 @@ def test_each_alert_fires_on_what_it_is_for(tmp_path: Path) -> None:
 
 
 @needs_promtool
+def test_no_alert_fires_on_an_idle_cluster_in_a_week(tmp_path: Path) -> None:
+    """With the worker's observations, and a reconciliation every six minutes."""
+    gap = 'acktrail_export_newest_gap_timestamp_seconds{cluster="c",reason="pruned"}'
+    steps = {f'acktrail_{of}_timestamp_seconds{{cluster="c"}}': "every 6" for of in ("reconciliation", "validation")}
+    done = promtool(tmp_path, [case("a week", {**steps, gap: "always -4000"}, minutes=7 * 24 * 60, within="7d")])
+    assert done.returncode == 0, done.stdout + done.stderr
+    silent = {'acktrail_export_timestamp_seconds{cluster="c"}': "stopped 60"}
+    done = promtool(
+        tmp_path, [case("no observations", {**steps, gap: "always -4000", **silent}, minutes=600, within="7d")]
+    )
+    assert "AcktrailExportStale" in done.stderr + done.stdout
+
+
+@needs_promtool
 def test_a_test_of_rules_can_fail(tmp_path: Path) -> None:
     """An alert that is expected and does not fire is noticed."""
     assert "AcktrailGroupStuck" in promtool(tmp_path, [case("wrong", {}, "AcktrailGroupStuck")]).stderr

@@ -23,6 +23,7 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
+SERVICES = DEPLOY / "services"
 VIRTUAL_ENVIRONMENT = "/opt/acktrail/bin/"
 CONFIGURATION = "/etc/acktrail/"
 
@@ -31,7 +32,7 @@ CONFIGURATION = "/etc/acktrail/"
 def service() -> configparser.SectionProxy:
     unit = configparser.ConfigParser(interpolation=None, strict=False)  # a key may be repeated
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's keys have capitals
-    unit.read(DEPLOY / "acktrail-connect.service")
+    unit.read(SERVICES / "acktrail-connect.service")
     return unit["Service"]
 
 
@@ -42,28 +43,30 @@ def container_lines() -> dict[str, str]:
     return dict(line for line in lines if len(line) == 2)
 
 
-def documented_files() -> dict[str, str]:
-    """The worker's file and the connector's file that docs/connect.md shows first, by the names that deploy/ uses."""
+def shipped_files() -> dict[str, str]:
+    """The configuration of the worker and of its connectors that the wheel brings."""
+    return {file.name: file.read_text("utf-8") for file in SERVICES.iterdir() if file.suffix in {".toml", ".json"}}
+
+
+def test_the_page_shows_what_the_wheel_brings() -> None:
+    """Each file is a block of docs/connect.md, as it is."""
     page = (ROOT / "docs/connect.md").read_text("utf-8")
-    found = {kind: re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("toml", "json")}
-    assert found["toml"]
-    assert found["json"]
-    return {"worker.toml": found["toml"][1], "state.json": found["json"][1]}
+    assert [name for name, text in shipped_files().items() if f"\n{text}```" not in page] == []
 
 
 def test_what_the_header_installs_is_what_the_service_runs(service: configparser.SectionProxy) -> None:
     """The files that the unit's comment says to install are the arguments of its command, and those of the docs."""
-    text = (DEPLOY / "acktrail-connect.service").read_text("utf-8")
+    text = (SERVICES / "acktrail-connect.service").read_text("utf-8")
     installed = re.search(rf"install -m 640 -g acktrail (.*) {CONFIGURATION}$", text, re.MULTILINE)
     assert installed
     arguments = shlex.split(service["ExecStart"])[3:]
     assert arguments == [CONFIGURATION + name for name in installed[1].split()]
-    assert {argument.removeprefix(CONFIGURATION) for argument in arguments} == documented_files().keys()
+    assert {argument.removeprefix(CONFIGURATION) for argument in arguments} == shipped_files().keys()
 
 
 def test_the_service_may_write_where_the_documented_worker_writes(service: configparser.SectionProxy) -> None:
     """Every folder in the worker's file of the docs is the state directory of the unit, or one that it may write."""
-    folders = re.findall(r'"(/[^"]*)"', documented_files()["worker.toml"])
+    folders = re.findall(r'"(/[^"]*)"', shipped_files()["worker.toml"])
     assert len(folders) > 1
     writable = [Path("/var/lib", service["StateDirectory"])]
     writable += [Path(path.removeprefix("-")) for path in service["ReadWritePaths"].split()]
@@ -73,29 +76,31 @@ def test_the_service_may_write_where_the_documented_worker_writes(service: confi
 
 
 @pytest.mark.usefixtures("worked")
-def test_the_service_runs_the_documented_connector(
+def test_the_service_runs_the_documented_connectors(
     service: configparser.SectionProxy, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """The command of ExecStart with the files of the docs, only paths and addresses put in: the connector and its task
-    are RUNNING, records of share groups are in the tables, and SIGTERM ends it with 0."""
+    """The command of ExecStart with the files of the docs, only paths and addresses put in: connectors and tasks are
+    RUNNING, records and observations of share groups are in the tables, and SIGTERM ends it with 0."""
     places = {
         VIRTUAL_ENVIRONMENT: f"{Path(sys.executable).parent}/",
         CONFIGURATION: f"{tmp_path}/etc/",
         "/var/lib/acktrail": str(tmp_path / "lib"),
         "/data/acktrail": str(tmp_path / "data"),
         "127.0.0.1:8083": "127.0.0.1:0",
+        "127.0.0.1:9464": "127.0.0.1:0",
         "localhost:9092": broker.bootstrap_servers,
     }
     (tmp_path / "etc").mkdir()
-    for name, text in documented_files().items():
+    for name, text in shipped_files().items():
         (tmp_path / "etc" / name).write_text(_replaced(text, places))
     worker = ConnectWorker(tmp_path, [_replaced(word, places) for word in shlex.split(service["ExecStart"])])
     worker.start()
     try:
-        until(lambda: _states(worker) == ["RUNNING", "RUNNING"], what="a running connector")
+        until(lambda: _states(worker) == ["RUNNING"] * 4, what="running connectors")
         tables = Tables(TablesConfig(uri=str(tmp_path / "data")))
         tables.begin()  # the worker makes them
-        until(lambda: tables.exists("state_records"), what="records in the tables")
+        for name in ("state_records", "group_observations"):
+            until(lambda name=name: tables.exists(name), what=f"{name} in the tables")
         assert worker.stop() == 0, worker.said
     finally:
         worker.kill()
@@ -108,7 +113,7 @@ def _replaced(text: str, places: dict[str, str]) -> str:
 
 
 def _states(worker: ConnectWorker) -> list[str]:
-    """Of the one connector and its tasks, as REST shows them; none while the worker is not there."""
+    """Of the connectors and their tasks, as REST shows them; none while the worker is not there."""
     assert worker.process is not None
     assert worker.process.poll() is None, worker.said
     if worker.url is None:
@@ -143,12 +148,13 @@ def _words(text: str) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed here")
-def test_systemd_understands_the_service(tmp_path: Path) -> None:
-    """systemd finds nothing wrong with the unit, once its program is one that is there."""
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    """systemd finds nothing wrong with them, once their program is one that is there."""
     program = Path(sys.executable).parent / "acktrail"
-    unit = tmp_path / "acktrail-connect.service"
-    text = (DEPLOY / unit.name).read_text("utf-8")
-    unit.write_text(text.replace(f"{VIRTUAL_ENVIRONMENT}acktrail", str(program)))
-    done = finished("systemd-analyze", "verify", "--man=no", unit)
-    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
+    units = [file for file in SERVICES.iterdir() if file.suffix in {".service", ".timer"}]
+    for unit in units:
+        text = unit.read_text("utf-8").replace(f"{VIRTUAL_ENVIRONMENT}acktrail", str(program))
+        (tmp_path / unit.name).write_text(text)
+    done = finished("systemd-analyze", "verify", "--man=no", *(tmp_path / unit.name for unit in units))
+    complaints = [line for line in done.stderr.splitlines() if "acktrail" in line]
     assert (done.returncode, complaints) == (0, [])

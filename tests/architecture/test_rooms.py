@@ -29,11 +29,11 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 48_050,
-    "lines of the trunk": 39_900,
-    "lines of tests": 42_600,
+    "lines of the wheel": 48_170,
+    "lines of the trunk": 40_030,
+    "lines of tests": 42_700,
     "lines of the largest room": 3_980,
-    "modules": 356,
+    "modules": 357,
 }
 """Lines of code, Python and templates, without blanks, comments and docstrings. They rise with what users gain."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

@@ -3,6 +3,7 @@ alert that Prometheus shows as pending, then as firing, and that ends when its c
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -16,7 +17,7 @@ from typing import Any, Final
 import pytest
 from drivers.own_process import finished, free_port, printed
 from servers.workload import Workload, until
-from view.test_live_metrics import asked, is_ready, prometheus
+from view.test_live_metrics import asked, is_ready, prometheus, served
 
 from acktrail.config import environment
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
@@ -113,12 +114,16 @@ def test_abandoned_group_raises_an_alert_that_ends(broker: EmbeddedBroker, workl
         up = until(lambda: every(asked(server, "targets")["activeTargets"], is_up), what="both targets")
         assert {target["labels"]["job"] for target in up} == {"acktrail-worker", "acktrail-tables"}
         until(lambda: observed(server, group), what="an observation")
+        assert ("series", "missing") in doctors(server, broker, tmp_path)
         reconciled(services / "acktrail-reconcile.service")
         running.enter_context(
             started(services / "acktrail-dashboard.service")
         )  # until there are tables, systemd tries again
         firing = until(lambda: firing_alert(server, group), what="the alert")
         assert firing["labels"]["severity"] == "warning"
+        found = doctors(server, broker, tmp_path)
+        assert [what for what, status in found if status == "missing"] == []
+        assert [what for what, status in found if status == "note"][-2:] == ["Alertmanager", "alerts"]
         pending = f'count_over_time(ALERTS{{alertname="{ALERT}", alertstate="pending", group="{group}"}}[1h])'
         assert asked(server, "query", query=pending)["result"]
         for link in ("dashboard_url", "runbook_url"):
@@ -129,6 +134,33 @@ def test_abandoned_group_raises_an_alert_that_ends(broker: EmbeddedBroker, workl
         until(lambda: not alerts(server, group), what="the end of the alert")
         others = [alert for alert in asked(server, "alerts")["alerts"] if "group" not in alert["labels"]]
         assert others == []
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed (Debian: prometheus)")
+def test_doctor_finds_why_no_alert_would_come(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """A job without the name that alerts look for, no rules, no series; or no Prometheus at all."""
+    with served("--bootstrap-server", broker.bootstrap_servers) as address:
+        target = address.removeprefix("http://").removesuffix("/metrics")
+        scraped = {"job_name": "kafka", "scrape_interval": "1s", "static_configs": [{"targets": [target]}]}
+        (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": [scraped]}))  # JSON is YAML
+        with prometheus(tmp_path) as server:
+            until(lambda: asked(server, "query", query="acktrail_build_info")["result"], what="a scrape")
+            found = dict(doctors(server, broker, tmp_path))
+            assert [found[what] for what in ("Prometheus", "scrape jobs", "alert rules", "series")] == [
+                "ok",
+                *["missing"] * 3,
+            ]
+        assert dict(doctors(server, broker, tmp_path))["Prometheus"] == "missing"
+
+
+def doctors(server: str, broker: EmbeddedBroker, folder: Path) -> list[tuple[str, str]]:
+    """What `acktrail doctor --alerts` finds: checks and their statuses."""
+    where = ("--tables", folder / "tables", "--bootstrap-server", broker.bootstrap_servers)
+    done = finished(BIN / "acktrail", "doctor", "--json", "--alerts", server, *where)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == (3 if any(row["status"] == "missing" for row in rows) else 0), done.stderr
+    return [(row["what"], row["status"]) for row in rows]
 
 
 def is_up(target: Mapping[str, Any]) -> bool:

@@ -47,6 +47,10 @@ def doctor(
         list[str] | None, typer.Option("--topic", help="With --acls: only for this topic. May be repeated.")
     ] = None,
     anchor: AuditAnchor = None,
+    alerts: Annotated[
+        str | None,
+        typer.Option("--alerts", help="Address of a Prometheus: check that the alerts can fire."),
+    ] = None,
 ) -> None:
     """Check Java, the cluster, its ACLs, the tables and the audit. Nothing is changed.
 
@@ -59,6 +63,10 @@ def doctor(
     export are printed if one is missing.
     """
     checks = list(_checks(at.kafka, at, acls or [], (group or [], topic or []), anchor))
+    if alerts is not None:
+        from acktrail.cli.alert_checks import alert_checks
+
+        checks += alert_checks(alerts)
     if at.as_json:
         echo_rows(map(asdict, checks))
     else:

@@ -29,11 +29,11 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 48_170,
-    "lines of the trunk": 40_030,
-    "lines of tests": 42_700,
+    "lines of the wheel": 48_240,
+    "lines of the trunk": 40_100,
+    "lines of tests": 42_750,
     "lines of the largest room": 3_980,
-    "modules": 357,
+    "modules": 358,
 }
 """Lines of code, Python and templates, without blanks, comments and docstrings. They rise with what users gain."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

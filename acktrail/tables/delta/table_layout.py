@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
 from acktrail.branches import observation_tables
+from acktrail.format.columns.schemas.table_comments import comments_of
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 from acktrail.model.share_partition import KEY_COLUMNS
 
@@ -74,11 +75,12 @@ _COUNTED: Final = {"findings": "times_seen"}
 
 
 def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Configuration, with `properties`, and partitioning of a new table `name`, for ``DeltaTable.create``."""
+    """Description, configuration with `properties`, partitioning of a new table `name`, for ``DeltaTable.create``."""
     only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
     short = _SHORT_LOG if name in CHANGES or name == "connector_positions" else {}
     statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
     return {
+        "description": comments_of(name).question or None,
         "configuration": {**_LOG_PROPERTIES, **short, **only, **statistics, **properties},
         "partition_by": [CHUNK] if name in _CHUNKED else None,
     }

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from acktrail.format.columns.schemas.table_comments import commented
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.bucket import ensure_conditional_put
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation
@@ -342,7 +343,7 @@ def made(place: TablePlace, schema: pa.Schema, properties: Mapping[str, str]) ->
         try:
             delta = DeltaTable.create(
                 place.uri,
-                schema,
+                commented(place.name, schema),
                 mode="error",
                 storage_options=place.root.options,
                 raise_if_key_not_exists=False,

@@ -115,9 +115,9 @@ def _kind(text: str, kinds: Mapping[str, pa.DataType], place: str) -> pa.DataTyp
 
 
 _OWN: Final = ("acktrail/format/columns/schemas", files(__package__).joinpath(_FILE).read_text("utf-8"))
-_TEXTS: Final = (_OWN, *((branch.package, text) for branch, text in package_texts(_FILE)))
+TABLE_TEXTS: Final = (_OWN, *((branch.package, text) for branch, text in package_texts(_FILE)))
 TABLES: Final = MappingProxyType(
-    {name: columns for folder, text in _TEXTS for name, columns in parse_tables(text, f"{folder}/{_FILE}").items()}
+    {name: columns for folder, text in TABLE_TEXTS for name, columns in parse_tables(text, f"{folder}/{_FILE}").items()}
 )
 """Every table by its name, those of branches, too."""
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import CronTriggerTimetable, dag
+from airflow.sdk import dag
 
 from acktrail_dags import parameters
 from acktrail_dags.parameters import DagProfile, dag_profiles
 from acktrail_dags.pipeline_steps import maintain
+from acktrail_provider.airflow_names import CronTriggerTimetable
 
 
 def make(profile: DagProfile) -> None:

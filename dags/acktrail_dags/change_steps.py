@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, Unpack, cast
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context, TriggerRule, task
 from airflow.sdk.bases.notifier import BaseNotifier
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.change import api, plan_status
 from acktrail.change.apply.approval import approval_needed
@@ -41,6 +40,7 @@ from acktrail_dags.plan_text import notice_text, plan_text, subject_text
 from acktrail_dags.task_inputs import Place, cluster_at, place_of, table_run_id, tables_at
 from acktrail_dags.task_reports import MESSAGE, as_airflow_errors, chosen_notifiers
 from acktrail_provider import change_work
+from acktrail_provider.airflow_names import AirflowFailException, AirflowSkipException
 from acktrail_provider.change_work import load_shown
 from acktrail_provider.task_errors import advice_of
 

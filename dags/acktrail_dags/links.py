@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from acktrail.config import dashboard_url
 from acktrail.errors import ConfigurationError
+from acktrail_dags import airflow_has_pages
 from acktrail_dags.parameters import dag_profiles
 
 PREFIX: Final = "/acktrail"
@@ -30,7 +31,7 @@ def dashboard_address(profile: str | None = None) -> str | None:
             return f"{address}/"
     except ConfigurationError as error:
         _log.warning("%s", error.message)
-    if not any(each.value.startswith("acktrail") for each in entry_points(group=_PLUGINS)):
+    if not airflow_has_pages() or not any(each.value.startswith("acktrail") for each in entry_points(group=_PLUGINS)):
         return None
     return f"{_base_url()}/{pages_path(profile)}"
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.config import reports_kept
 from acktrail.errors import AcktrailError
@@ -18,6 +17,7 @@ from acktrail_dags import task_inputs, task_reports
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.task_inputs import cluster_at, spark_master, tables_at
 from acktrail_dags.task_reports import step
+from acktrail_provider.airflow_names import AirflowSkipException
 
 if TYPE_CHECKING:
     from acktrail.config import TablesConfig

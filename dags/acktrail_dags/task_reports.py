@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from airflow.sdk import Context, TriggerRule, task
 from airflow.sdk.bases.notifier import BaseNotifier
-from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.activity import listening
 from acktrail.config import setting
@@ -28,6 +27,7 @@ from acktrail_dags import task_inputs
 from acktrail_dags.links import dashboard_address
 from acktrail_dags.parameters import in_form_words
 from acktrail_provider import task_errors
+from acktrail_provider.airflow_names import AirflowSkipException
 from acktrail_provider.task_errors import Advice, advice_of
 
 if TYPE_CHECKING:

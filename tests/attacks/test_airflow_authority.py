@@ -20,7 +20,7 @@ from acktrail.errors import ConfigurationError
 __all__ = ["airflow_home", "airflow_logging", "dag_bag"]
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
-exceptions = Late("airflow.sdk.exceptions")
+exceptions = Late("acktrail_provider.airflow_names")
 pipeline_steps, reset_steps, task_inputs = (
     Late(f"acktrail_dags.{name}") for name in ("pipeline_steps", "reset_steps", "task_inputs")
 )

@@ -18,7 +18,7 @@ from acktrail.config import TablesConfig
 __all__ = ["airflow_home", "airflow_logging"]
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
-exceptions = Late("airflow.sdk.exceptions")
+exceptions = Late("acktrail_provider.airflow_names")
 change_steps, noted_audit, reset_steps = (
     Late(f"acktrail_dags.{name}") for name in ("change_steps", "noted_audit", "reset_steps")
 )

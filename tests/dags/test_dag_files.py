@@ -29,7 +29,8 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = pytest.mark.airflow
 
-exceptions, task_inputs = Late("airflow.sdk.exceptions"), Late("acktrail_dags.task_inputs")
+exceptions, task_inputs = Late("acktrail_provider.airflow_names"), Late("acktrail_dags.task_inputs")
+sdk_exceptions = Late("airflow.sdk.exceptions")
 RESETS = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
 OWN = {"acktrail_export", "acktrail_maintenance", "acktrail_reconcile", *RESETS}
 OF_BRANCHES = {module.rpartition(".")[2]: module for branch in branches() for module in branch.dags}
@@ -234,7 +235,7 @@ BAD_OF: dict[str, dict[str, list[object]]] = {
 def test_parameters_refuse(offering: dict[str, Any], dag_id: str, name: str) -> None:
     """A value outside a parameter's schema is refused before anything runs."""
     for value in BAD_OF[dag_id][name]:
-        with pytest.raises(exceptions.ParamValidationError):
+        with pytest.raises(sdk_exceptions.ParamValidationError):
             offering[dag_id].params.get_param(name).resolve(value)
 
 
@@ -256,7 +257,7 @@ def test_parameters_explain_themselves(offering: dict[str, Any], dag_id: str) ->
 def test_an_empty_form_starts_no_run(dag_bag: Any, dag_id: str, required: set[str]) -> None:
     """What a run cannot do without is required by its schema; the other fields have headings, but for a few."""
     params = dag_bag.dags[dag_id].params
-    with pytest.raises(exceptions.ParamValidationError):
+    with pytest.raises(sdk_exceptions.ParamValidationError):
         params.validate()
     fields = {name: params.get_param(name) for name in params}
     needed = {name for name, of in fields.items() if "null" not in of.schema["type"] and not of.has_value}
@@ -321,7 +322,7 @@ def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
         end = dag_id.rpartition("__")[2]
         name = end.replace("_", "-")
         assert dag.params["profile"] == name
-        with pytest.raises(exceptions.ParamValidationError):
+        with pytest.raises(sdk_exceptions.ParamValidationError):
             dag.params.get_param("profile").resolve("prod-us" if name == "prod-eu" else "prod-eu")
         assert f"profile:{name}" in dag.tags
         assert f"`acktrail_kafka__{end}`" in dag.doc_md

@@ -39,7 +39,7 @@ from acktrail.view import audit_integrity
 
 pytestmark = pytest.mark.airflow
 
-exceptions = Late("airflow.sdk.exceptions")
+exceptions = Late("acktrail_provider.airflow_names")
 change_steps, pipeline_steps, plan_texts, reset_steps, task_inputs, task_reports = (
     Late(f"acktrail_dags.{name}")
     for name in ("change_steps", "pipeline_steps", "plan_text", "reset_steps", "task_inputs", "task_reports")

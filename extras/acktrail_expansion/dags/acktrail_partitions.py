@@ -19,12 +19,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import CronTriggerTimetable, dag
+from airflow.sdk import dag
 
 from acktrail_dags import parameters
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.task_reports import notify_of_branches
 from acktrail_expansion.dags import expansion_steps as steps
+from acktrail_provider.airflow_names import CronTriggerTimetable
 
 
 def make(profile: DagProfile) -> None:

@@ -180,7 +180,7 @@ class AirflowReviewer(AirflowApi):
                 body=of["body"] or "",
             )
             for of in answer["hitl_details"]
-            if of["task_instance"]["state"] == "awaiting_input"
+            if of["task_instance"]["state"] in {"awaiting_input", "deferred"}  # deferred: before Airflow 3.3
         )
 
     def answer(self, approval: Approval, option: str) -> None:

@@ -163,9 +163,8 @@ def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
     dag_bag: Any, exported: TablesConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an export that brought nothing, `observe` asks no broker, writes no observation and says why it skips."""
-    from airflow.sdk.exceptions import AirflowSkipException
-
     from acktrail_dags import pipeline_steps
+    from acktrail_provider.airflow_names import AirflowSkipException
 
     export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": exported.uri})
     told = _events(export)["acktrail_exported"]
@@ -230,9 +229,8 @@ def test_the_gate_stops_on_critical_faults_alone(
     (gate,) = [each for each in messages(tmp_path / "messages") if each["kind"] == "gate"]
     assert min(failure["rule"] for failure in stopping) in gate["title"]
 
-    from airflow.sdk.exceptions import AirflowFailException
-
     from acktrail_dags import pipeline_steps
+    from acktrail_provider.airflow_names import AirflowFailException
 
     told = _events(dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": exported.uri}))["acktrail_exported"]
     with pytest.raises(AirflowFailException, match=f"the gate still stops run {validated['run_id']}"):

@@ -87,10 +87,9 @@ def test_lost_request_fails_the_run_until_it_is_settled(
 ) -> None:
     """A request that the broker never got: `verify` fails, and so does the run when it is cleared, which makes no other
     plan. The log says what a person does. Once the request arrived, `verify` settles the plan."""
-    from airflow.sdk.exceptions import AirflowFailException
-
     from acktrail_dags import change_steps
     from acktrail_expansion.dags import expansion_steps
+    from acktrail_provider.airflow_names import AirflowFailException
 
     monkeypatch.setattr("acktrail_expansion.change.expansion_kind._SPREAD_S", 2.0)
     with shared_server(EmbeddedBroker()) as broker, kafka_proxy(broker.bootstrap_servers) as network:

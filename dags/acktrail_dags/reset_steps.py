@@ -81,7 +81,7 @@ class GroupsEmptySensor(WaitingSensor):
     until = Until.EMPTY
 
     def __init__(self, *, order: Any, **settings: Any) -> None:
-        super().__init__(group_id=(), **settings)
+        super().__init__(group_id=(), execution_timeout=SHORT, doc_md=type(self).__doc__, **settings)
         self.order = order
 
     def execute(self, context: Context) -> None:  # noqa: ARG002  # Airflow's form

@@ -14,7 +14,8 @@ new it is. What was written since the last run can go: up to a minute out of fiv
 **When it fails**: the log's last lines say what to do. A run that is tried again, or comes late, continues where the
 tables end: nothing is lost or doubled.
 
-**Publishes** the asset `acktrail_exported`; `acktrail_reconcile` follows it.
+**Publishes** the asset `acktrail_exported`; `acktrail_reconcile` follows it. Through the alias `acktrail_tables`: the
+table by its address, such as `s3://bucket/acktrail/state_records`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from airflow.sdk import dag
 
 from acktrail_dags import parameters
 from acktrail_dags.parameters import DagProfile, dag_profiles
-from acktrail_dags.pipeline_steps import export, exported
+from acktrail_dags.pipeline_steps import export, exported, tables_written
 from acktrail_provider.airflow_names import CronTriggerTimetable
 
 
@@ -46,7 +47,7 @@ def make(profile: DagProfile) -> None:
     )
     def acktrail_export() -> None:
         """One task."""
-        export.override(outlets=[exported(profile)])()
+        export.override(outlets=[exported(profile), tables_written(profile)])()
 
     acktrail_export()
 

@@ -19,7 +19,8 @@ Follows each export. Skips while there is no share group, where nothing changed,
 **When it fails**: the log's last lines say what to do. Clearing `observe` makes a new observation; clearing a later
 task repeats it on the same one.
 
-**Publishes** the asset `acktrail_reported` with the run's summary.
+**Publishes** the asset `acktrail_reported` with the run's summary. Through the alias `acktrail_tables`: the table by
+its address, such as `s3://bucket/acktrail/reconciliations`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from airflow.sdk import dag
 
 from acktrail_dags import parameters
 from acktrail_dags.parameters import DagProfile, dag_profiles
-from acktrail_dags.pipeline_steps import exported, observe, publish, reconcile, reported, validate
+from acktrail_dags.pipeline_steps import exported, observe, publish, reconcile, reported, tables_written, validate
 from acktrail_dags.task_reports import notify
 
 
@@ -59,7 +60,7 @@ def make(profile: DagProfile) -> None:
         """Each task works on the observation that the first one makes."""
         observation: Any = observe()
         validated: Any = validate(observation)
-        published = publish.override(outlets=[reported(profile)])(observation)
+        published = publish.override(outlets=[reported(profile), tables_written(profile)])(observation)
         reconcile(observation) >> validated >> [published, notify(observation)]
 
     acktrail_reconcile()

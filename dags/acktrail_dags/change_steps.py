@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import Any, Final, NamedTuple, Unpack, cast
 
 from airflow.providers.standard.operators.hitl import HITLOperator
-from airflow.sdk import Context, TriggerRule, task
+from airflow.sdk import AssetAlias, Context, TriggerRule, task
 from airflow.sdk.bases.notifier import BaseNotifier
 
 from acktrail.change import api, plan_status
@@ -39,7 +39,7 @@ from acktrail_dags.parameters import DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text, subject_text
 from acktrail_dags.task_inputs import Place, cluster_at, place_of, table_run_id, tables_at
 from acktrail_dags.task_reports import MESSAGE, as_airflow_errors, chosen_notifiers
-from acktrail_provider import change_work
+from acktrail_provider import assets, change_work
 from acktrail_provider.airflow_names import AirflowFailException, AirflowSkipException
 from acktrail_provider.change_work import load_shown
 from acktrail_provider.task_errors import advice_of
@@ -60,6 +60,10 @@ _NOTHING_SENT: Final[Mapping[type[AcktrailError], str]] = {
 _DONE_BUT_FAILED: Final = "The change is done. When the cause in the failed task's log is gone, clear that task."
 before_sending: Final = partial(as_airflow_errors, advice_of(_NOTHING_SENT), retried=(RetryableError,))
 """Around the work of a task before the approval."""
+
+
+RESETS: Final = AssetAlias(name="acktrail_resets", group="acktrail")
+"""The topics in which a change moved start offsets, by their addresses: ``kafka://broker-1:9092/orders``."""
 
 
 class StoredPlan(Place):
@@ -89,7 +93,9 @@ def change_steps(plan: Any) -> ChangeSteps:
     """The tasks that carry out what the task `plan` returns, once a person approved it."""
     approver: Any = note_decision(plan)
     sent = execute(plan, approver)
-    return ChangeSteps(dry_run_ends_here(), _approval(), approver, recheck(plan), sent, verify(plan))
+    return ChangeSteps(
+        dry_run_ends_here(), _approval(), approver, recheck(plan), sent, verify.override(outlets=[RESETS])(plan)
+    )
 
 
 def dag_settings(profile: DagProfile, base: str, text: str | None) -> dict[str, Any]:
@@ -365,4 +371,5 @@ def _verified(stored: StoredPlan, context: Context, *, was_sent: bool) -> dict[s
     note_audit(context, tables)
     with errors_of(stored, retried=()):  # which says what is next, in the form's words
         change_work.ensure_done(plan, outcome)
+    assets.publish(context, assets.topic_assets(cluster_at(stored), (row.topic for row in plan.partitions)))
     return change_work.settled_json(found)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
-from airflow.sdk import Asset, Context
+from airflow.sdk import Asset, AssetAlias, Context
 
 from acktrail.config import reports_kept
 from acktrail.errors import AcktrailError
@@ -17,6 +17,7 @@ from acktrail_dags import task_inputs, task_reports
 from acktrail_dags.parameters import DagProfile
 from acktrail_dags.task_inputs import cluster_at, spark_master, tables_at
 from acktrail_dags.task_reports import step
+from acktrail_provider import assets
 from acktrail_provider.airflow_names import AirflowSkipException
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ def _asset(profile: DagProfile, what: str) -> Asset:
     return Asset(name=profile.named(f"acktrail_{what}"), uri=uri, group=_GROUP)
 
 
+def tables_written(profile: DagProfile) -> AssetAlias:
+    """The tables that a run wrote, by their addresses: ``s3://bucket/acktrail/state_records``."""
+    return AssetAlias(name=profile.named("acktrail_tables"), group=_GROUP)
+
+
 @step(20)
 def export(**context: Unpack[Context]) -> dict[str, Any]:
     """Append the new records of the state topic, and describe the groups as they are now."""
@@ -54,6 +60,7 @@ def export(**context: Unpack[Context]) -> dict[str, Any]:
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
     counts = dataclasses.asdict(summary)
     context["outlet_events"][_outlet(context)].extra = {**_place(target), "counts": counts}
+    assets.publish(context, assets.table_assets(tables, ["state_records"]))
     return task_reports.hand_over(context, target["run_id"], counts)
 
 
@@ -129,6 +136,7 @@ def publish(target: task_inputs.ReconcileTarget, **context: Unpack[Context]) -> 
     """Write the report of the run, its data and its evidence. The log has who is in trouble."""
     summary, links, digest = _write_report(target)
     totals = dataclasses.asdict(summary.totals)
+    assets.publish(context, assets.table_assets(tables_at(target), ["reconciliations"]))
     context["outlet_events"][_outlet(context)].extra = {
         **_place(target),
         "report": links["report"],
@@ -186,9 +194,7 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
 
 def _outlet(context: Context) -> Asset:
     """The asset that the task publishes: its profile's."""
-    (asset,) = context["task"].outlets
-    if not isinstance(asset, Asset):
-        raise TypeError(asset)
+    (asset,) = (each for each in context["task"].outlets if isinstance(each, Asset))
     return asset
 
 

@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperator, Context
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, InputError, NotNamed, OutcomeUnknown, RetryableError
+from acktrail_provider.assets import publish, topic_assets
 from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID, kafka_config, mask
 from acktrail_provider.task_errors import advice_of, as_airflow_errors
 
@@ -134,7 +135,8 @@ class ShareGroupApplyOperator(_ChangeOperator):
 
 class ShareGroupVerifyOperator(_ChangeOperator):
     """Finds out what became of a plan that was sent, records it, and fails unless all of it is done. `watch_s`: seconds
-    to watch that nothing overwrites it. Clear it as often as needed."""
+    to watch that nothing overwrites it. Clear it as often as needed. An `AssetAlias` among its `outlets` gets the
+    topics, such as ``kafka://broker-1:9092/orders``."""
 
     template_fields: Sequence[str] = ("plan",)
 
@@ -142,7 +144,7 @@ class ShareGroupVerifyOperator(_ChangeOperator):
         super().__init__(**settings)
         self.plan, self.watch_s = plan, watch_s
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  # Airflow's form
+    def execute(self, context: Context) -> dict[str, Any]:
         """Verify."""
         from acktrail.change import plan_status
         from acktrail_provider import change_work
@@ -154,6 +156,7 @@ class ShareGroupVerifyOperator(_ChangeOperator):
                 raise InputError(f"plan {plan.plan_id} was not sent", hint="ShareGroupApplyOperator(dry_run=False)")
             found, outcome = change_work.settle(self.cluster(), tables, plan, watch_s=self.watch_s)
             change_work.ensure_done(plan, outcome)
+            publish(context, topic_assets(self.cluster(), (row.topic for row in plan.partitions)))
             return change_work.settled_json(found)
 
 

@@ -132,6 +132,7 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
 
     assert succeeded(scene.ended(RESET, approved)) == CARRIED_OUT
     assert scene.start_offset(HOSTILE) == 0
+    assert [name for name, _ in scene.api.asset_events(RESET, approved)] == [f"kafka://{place}/orders"]
     plan_id = scene.api.returned(RESET, approved, "plan")["plan_id"]
     events = scene.events(plan_id)
     assert [event for event, _ in events] == [

@@ -249,7 +249,7 @@ def test_a_task_hands_over_numbers_however_much_was_lost(
     target = {"run_id": "r", "kafka_conn_id": "k", "tables_uri": "u"}
     monkeypatch.setattr("acktrail_dags.task_inputs.export_target", lambda _: target)
     for name in ("cluster_at", "tables_at"):
-        monkeypatch.setattr(f"acktrail_dags.pipeline_steps.{name}", lambda _: None)
+        monkeypatch.setattr(f"acktrail_dags.pipeline_steps.{name}", lambda _: TablesConfig(uri="/t"))
     says = "new tables were made at u: there is no such folder"
     run = "acktrail_connect.export.export_run"
     monkeypatch.setattr(f"{run}.export", lambda *_, **__: doing(says, stays=True) or summary)

@@ -119,6 +119,7 @@ def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, e
     dag = dag_bag.dags["acktrail_export"]
     first, second = (dag.test(run_conf={"tables_uri": exported.uri}) for _ in range(2))
     told, again = (_events(run)["acktrail_exported"] for run in (first, second))
+    assert f"file://{exported.uri}/state_records" in _events(first)
     assert told["counts"]["records_read"] > 0
     assert told["counts"]["status"] == "complete"
     assert told["tables_uri"] == exported.uri

@@ -48,4 +48,4 @@ def read_text(file: Path, *, hint: str) -> str:
         why = f"cannot be read ({type(error).__name__})"
         raise MalformedFile(why, file=str(file), hint=f"check the path, or {hint}") from error
     except UnicodeDecodeError as error:
-        raise MalformedFile("is no text", file=str(file), hint=hint) from error
+        raise MalformedFile("is not text", file=str(file), hint=hint) from error

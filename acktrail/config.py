@@ -109,7 +109,7 @@ class TablesConfig:
         chosen = _chosen(profile)
         root = uri or (os.environ.get(_TABLES_URI) if chosen is None else chosen.tables_uri())
         if not root:
-            raise NotNamed("no tables named", hint=f"give --tables or --profile, or set {_TABLES_URI}")
+            raise NotNamed("no root of tables is given", hint=f"give --tables or --profile, or set {_TABLES_URI}")
         if options_file is None and chosen is not None:
             return cls(uri=root, options=chosen.storage_options())
         return cls(uri=root, options=_properties(options_file, "ACKTRAIL_TABLES_OPTIONS"))
@@ -179,7 +179,9 @@ def reports_kept() -> int:
     """How many runs keep their report. Raises ConfigurationError when the variable holds no number of 1 or more."""
     text = os.environ.get("ACKTRAIL_REPORTS_KEPT") or "100"
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigurationError(f"ACKTRAIL_REPORTS_KEPT={text!r} is no number of 1 or more", hint="100, for instance")
+        raise ConfigurationError(
+            f"ACKTRAIL_REPORTS_KEPT={text!r} is not a number of 1 or more", hint="100, for instance"
+        )
     return int(text)
 
 
@@ -188,8 +190,8 @@ def dashboard_url() -> str | None:
     ConfigurationError when the variable holds something else than an address of http or https."""
     text = (os.environ.get("ACKTRAIL_DASHBOARD_URL") or "").rstrip("/")
     if text and not re.fullmatch(r"https?://[^\s@\"'<>]+", text):
-        message = f"ACKTRAIL_DASHBOARD_URL={text!r} is no address"
-        raise ConfigurationError(message, hint="https://HOST, without a user and a password")
+        message = f"ACKTRAIL_DASHBOARD_URL={text!r} is not an address"
+        raise ConfigurationError(message, hint="use https://HOST, without user and password")
     return text or None
 
 
@@ -217,7 +219,7 @@ def duration(variable: str, default: str, *, longest: dt.timedelta | None = None
     if value is None or (longest is not None and value > longest):
         limit = "" if longest is None else f" up to {longest // dt.timedelta(hours=1)} h"
         hint = f"a number and s, m or h: {default}"
-        raise ConfigurationError(f"{variable}={text!r} is no duration{limit}", hint=hint)
+        raise ConfigurationError(f"{variable}={text!r} is not a duration{limit}", hint=hint)
     return value
 
 

@@ -39,7 +39,7 @@ def to_json_value(value: Any) -> Any:
         return value.astimezone(dt.UTC).isoformat(timespec="microseconds")
     if isinstance(value, Mapping):
         return {str(key): to_json_value(part) for key, part in value.items()}
-    raise TypeError(f"{kind.__name__} is not plain data")
+    raise TypeError(f"{kind.__name__} is not supported plain data")
 
 
 def from_json_value(kind: type[T], data: Any, where: str = "$") -> T:
@@ -106,9 +106,9 @@ def json_object(text: str, where: str, what: str, marks: Mapping[str, object], *
     try:
         data: Any = parse_json(text)
     except ValueError as error:
-        raise MalformedFile(f"is no JSON: {error}", file=where, hint=hint) from error
+        raise MalformedFile(f"is not JSON: {error}", file=where, hint=hint) from error
     if not isinstance(data, dict) or {name: data.get(name) for name in marks} != marks:
-        raise MalformedFile(f"is no {what}", file=where, hint=hint)
+        raise MalformedFile(f"is not {'an' if what[0] in 'aeiou' else 'a'} {what}", file=where, hint=hint)
     return data
 
 
@@ -123,9 +123,9 @@ def stored_value(text: str, table: str, column: str, *kinds: type) -> Any:
     try:
         data: Any = parse_json(text)
         if not isinstance(data, kinds):
-            raise TypeError(f"it is no {kinds[0].__name__}")
+            raise TypeError(f"it is not a {kinds[0].__name__}")
     except (ValueError, TypeError) as error:
-        message = f"table {table}: the {column} of a row is no JSON of acktrail: {error}"
-        hint = "something else wrote into the table: `acktrail change audit` and the storage's own log say when"
+        message = f"table {table}: the {column} of a row is not JSON of acktrail: {error}"
+        hint = "another program wrote into the table: `acktrail change audit` and the log of the storage show when"
         raise DamagedTables(message, hint=hint, table=table, data={"column": column}) from error
     return data

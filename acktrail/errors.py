@@ -123,7 +123,7 @@ class NotAShareGroup(InputError):
     def __init__(self, group_id: str, group_type: str) -> None:
         super().__init__(
             f"{group_id!r} is a {group_type} group, not a share group",
-            hint="acktrail describes share groups; kafka-groups.sh --list shows the type of every group",
+            hint="acktrail describes only share groups; kafka-groups.sh --list shows the type of every group",
             data={"kind": "share group", "name": group_id, "group_type": group_type},
         )
         self.group_id, self.group_type = group_id, group_type

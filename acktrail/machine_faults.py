@@ -40,7 +40,7 @@ def machine_fault(error: BaseException) -> AcktrailError | None:
     """The error to show for `error` where the machine is what is wrong; None: it is none of its faults."""
     text = str(error)
     if _NO_TEMPORARY in text:
-        return ConfigurationError("there is no temporary folder that can be written", hint="set TMPDIR to one")
+        return ConfigurationError("there is no writable temporary folder", hint="set TMPDIR to one")
     if _NO_HOME in text:
         return ConfigurationError("this user has no home folder", hint="set HOME")
     if isinstance(error, MemoryError):
@@ -50,7 +50,7 @@ def machine_fault(error: BaseException) -> AcktrailError | None:
         if package.startswith("acktrail"):
             return None
         hint = "install acktrail with its packages in an environment of its own"
-        return ConfigurationError(f"{package} does not load: {text}", hint=hint)
+        return ConfigurationError(f"{package} cannot be loaded: {text}", hint=hint)
     if not isinstance(error, OSError) or error.errno is None:
         return None
     what = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"

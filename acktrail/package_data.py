@@ -48,7 +48,7 @@ def check_names(
     made. Raises ValueError: it does not."""
     known = {each.name: each for each in fields(kind) if each.name not in left_out}
     for name in sorted(row.keys() - known.keys() - {*added}):
-        raise ValueError(f"{name!r} is no field of a {kind.__name__}")
+        raise ValueError(f"{name!r} is not a field of {kind.__name__}")
     for name, each in known.items():
         if name not in row and each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"{name!r} is missing")

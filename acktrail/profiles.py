@@ -113,7 +113,9 @@ class Profiles:
             raise UnknownName("profile", name, nearest=near_names(name, self.names) or sorted(self.names)[:3])
         where = f"{self.file}, profile {name!r}"
         if not _NAME.fullmatch(name):
-            raise ConfigurationError(f"{where}: no name for a profile", hint="letters, digits, - and _; at most 63")
+            raise ConfigurationError(
+                f"{where}: not a valid name of a profile", hint="letters, digits, - and _; at most 63"
+            )
         found = _settings(self.entries[name], where, _OF_A_PROFILE, open_prefix=_KAFKA)
         kafka = {key.removeprefix(_KAFKA): text for key, text in found.items() if key.startswith(_KAFKA)}
         _check_no_secret(kafka, where)
@@ -130,7 +132,7 @@ class Profiles:
 
 
 def read_profiles(file: Path) -> Profiles:
-    """The profiles in `file`. Raises ConfigurationError: it cannot be read, is no TOML, or has keys of no meaning
+    """The profiles in `file`. Raises ConfigurationError: it cannot be read, is not TOML, or has keys of no meaning
     outside its profiles. No text of the file is shown but its keys."""
     try:
         content = parse_toml(file.read_text(encoding="utf-8-sig"))
@@ -140,11 +142,11 @@ def read_profiles(file: Path) -> Profiles:
     except ValueError as error:
         found = _POSITION.search(str(error))
         hint = f'keys that begin alike, such as "{_TABLES}" and "{_OPTIONS}", need quotes; texts too'
-        raise ConfigurationError(f"{file} is no TOML{f', {found[1]}' if found else ''}", hint=hint) from None
+        raise ConfigurationError(f"{file} is not TOML{f', {found[1]}' if found else ''}", hint=hint) from None
     entries = content.pop("profiles", {})
     common = _settings(content, str(file), (*_OF_ALL, "profiles"))
     if not isinstance(entries, dict):
-        raise ConfigurationError(f"{file}: profiles is no table", hint="begin each with [profiles.NAME]")
+        raise ConfigurationError(f"{file}: profiles is not a table", hint="begin each with [profiles.NAME]")
     return Profiles(file=file.absolute(), common=common, entries=entries)
 
 
@@ -152,7 +154,7 @@ def _settings(entry: Any, where: str, known: Sequence[str], open_prefix: str | N
     """The keys of a TOML table with their values as text, nested ones with dots: those `known`, and all others that
     begin with `open_prefix`."""
     if not isinstance(entry, dict):
-        raise ConfigurationError(f"{where}: no table", hint="begin it with [profiles.NAME]")
+        raise ConfigurationError(f"{where}: not a table", hint="begin it with [profiles.NAME]")
     found = {}
     for key, value in _flat(entry):
         if key not in known and not (open_prefix and key.startswith(open_prefix)):
@@ -162,7 +164,7 @@ def _settings(entry: Any, where: str, known: Sequence[str], open_prefix: str | N
         found[key] = _text(value, f"{where}, {key}")
     for key in found.keys() & {_ROOT, _TABLES}:
         if _CREDENTIALS.match(found[key]):
-            raise ConfigurationError(f"{where}: {key} has credentials in it", hint=f"put them into {_OPTIONS}")
+            raise ConfigurationError(f"{where}: {key} contains credentials", hint=f"put them into {_OPTIONS}")
     return found
 
 
@@ -179,7 +181,7 @@ def _text(value: Any, where: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float) or value == "":
-        raise ConfigurationError(f"{where}: no text", hint="a text, a number, true or false")
+        raise ConfigurationError(f"{where}: not a text", hint="a text, a number, true or false")
     return str(value)
 
 

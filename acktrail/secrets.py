@@ -86,10 +86,10 @@ class _Reference(NamedTuple):
         if provider not in _PROVIDERS:
             near = near_names(provider.lower(), _PROVIDERS, most=1)
             hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
-            raise ConfigurationError("a reference has an unknown provider", hint=hint)
+            raise ConfigurationError("the reference has an unknown provider", hint=hint)
         place, is_keyed, key = place.rpartition(":") if provider == _FILE and ":" in place else (place, "", "")
         if not place or (is_keyed and not key) or ":" in place or "\0" in place:
-            raise ConfigurationError(f"a reference to {provider} is not complete", hint=_SYNTAX)
+            raise ConfigurationError(f"the reference to {provider} is incomplete", hint=_SYNTAX)
         return cls(match[0], provider, place, key)
 
 
@@ -162,7 +162,7 @@ class Providers:
             owners = (_Reference.of(own) for text in texts for own in _REFERENCE.finditer(text))
             if any(self._reaches(wanted, own) for own in owners):
                 hint = "refer to a secret of the connector's own"
-                raise ConfigurationError(f"{wanted.shown}: it leads to {whose}", hint=hint)
+                raise ConfigurationError(f"{wanted.shown}: it points to {whose}", hint=hint)
 
     def _ensure_allowed(self, wanted: _Reference, path: Path) -> None:
         """`path`: the file of a reference, absolute."""
@@ -173,7 +173,7 @@ class Providers:
         elif self.folders is not None:
             places = {each for folder in self.folders for each in (_real(folder), Path(os.path.abspath(folder)))}
             if not any(path.is_relative_to(each) for each in places):
-                message = f"{wanted.shown}: the file lies elsewhere than allowed"
+                message = f"{wanted.shown}: the file is outside of the allowed folders"
                 folder = Path(os.path.abspath(self._path(wanted.place))).parent
                 more = "FOLDER OF THE FILE" if any(map(folder.is_relative_to, places)) else folder  # links are followed
                 raise ConfigurationError(message, hint=_allowed("paths", [*self.folders, more]))
@@ -205,7 +205,7 @@ class Providers:
         except OSError as error:
             raise NoValueThere(f"{shown}: cannot read {path}: {error.strerror}", hint="check the path") from None
         except UnicodeDecodeError:
-            raise NoValueThere(f"{shown}: {path} is no UTF-8 text", hint="name the file with the secret") from None
+            raise NoValueThere(f"{shown}: {path} is not UTF-8 text", hint="name the file with the secret") from None
         if key not in properties:
             raise NoValueThere(f"{shown}: {path} has no such key", hint="one key=value a line")
         return properties[key]
@@ -213,13 +213,13 @@ class Providers:
     def _check_file(self, shown: str, path: Path) -> None:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):  # a pipe or a device would be waited for
-            raise NoValueThere(f"{shown}: {path} is no file", hint="a reference leads to a regular file")
+            raise NoValueThere(f"{shown}: {path} is not a regular file", hint="a reference must lead to a regular file")
         if found.st_size > _LARGEST_FILE:
             raise NoValueThere(f"{shown}: {path} is larger than 1 MiB", hint="name the file with the secret")
         if self.is_for_owner and is_foreign(found):
             raise ConfigurationError(f"{shown}: another user owns {path}", hint=f"chown it to user {os.geteuid()}")
         if self.is_for_owner and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ConfigurationError(f"{shown}: others may read or write {path}", hint=f"chmod 600 {path}")
+            raise ConfigurationError(f"{shown}: other users can read or write {path}", hint=f"chmod 600 {path}")
 
 
 def is_foreign(found: os.stat_result) -> bool:

@@ -1,7 +1,7 @@
 """JSON and TOML that somebody else may have written: what no program here can work with is refused.
 
 Python's own parsers take numbers that are none (``NaN``, ``Infinity``, ``1e999``), integers of thousands of digits, and
-a key that is there twice: its first value is lost without a word. They answer data that is nested a thousand deep with
+a key that occurs twice: its first value is lost without a word. They answer data that is nested a thousand deep with
 a RecursionError. Nested a little less, it becomes one in what reads it.
 """
 
@@ -27,7 +27,7 @@ _NO_BRACKET: Final = bytes({*range(256)} - {*b"[]{}"})
 
 def parse_json(text: str | bytes) -> Any:
     """The value in a JSON text (RFC 8259; bytes are UTF-8). Raises ValueError: it is no JSON; it is nested more than
-    ``MOST_DEPTH`` deep; a key is there twice; a number is not finite, or an integer of more than 64 bits; a text in it
+    ``MOST_DEPTH`` deep; a key occurs twice; a number is not finite, or an integer of more than 64 bits; a text in it
     is no Unicode (half a surrogate pair)."""
     try:
         raw, text = (text, text.decode()) if isinstance(text, bytes) else (text.encode(), text)
@@ -45,7 +45,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The tables in a TOML text. Raises ValueError: it is no TOML, with line and column; it is nested more than
+    """The tables in a TOML text. Raises ValueError: it is not TOML, with line and column; it is nested more than
     ``MOST_DEPTH`` deep, dotted keys among it; a number is not finite, or an integer of more than 64 bits."""
     import tomllib  # every command imports this module, few of them read TOML
 
@@ -86,7 +86,7 @@ def _check_unicode(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ValueError("a text in it is no Unicode: half a surrogate pair") from None
+        raise ValueError("it has a text that is not Unicode: half of a surrogate pair") from None
 
 
 def _check(value: Any) -> None:
@@ -116,7 +116,7 @@ def _bounded(number: int) -> int:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is no finite number")
+        raise ValueError(f"{text[:20]} is not a finite number")
     return number
 
 
@@ -124,7 +124,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in found if names.count(name) > 1)[:100]!r} is there twice")
+        raise ValueError(f"the key {next(name for name in found if names.count(name) > 1)[:100]!r} occurs twice")
     return found
 
 

@@ -61,7 +61,7 @@ def parse_instant(text: str) -> int:
     True
 
     Raises:
-        MissingTimeZone: the offset from UTC is missing. ValueError: it is no date and time.
+        MissingTimeZone: the offset from UTC is missing. ValueError: it is not a date and time.
     """
     at = dt.datetime.fromisoformat(text.strip())
     if at.tzinfo is None:
@@ -71,7 +71,7 @@ def parse_instant(text: str) -> int:
 
 def ago_ms(text: str, now: int) -> int | None:
     """ms since the epoch of the moment that a duration lies before `now` (ms since the epoch), never before 1970; None:
-    `text` is no duration.
+    `text` is not a duration.
 
     >>> ago_ms("15m", 1_000_000), ago_ms("2026", 1_000_000)
     (100000, None)
@@ -91,7 +91,7 @@ def instant_ms(option: str, text: str, *, kind: str, hint: str) -> int:
     except MissingTimeZone as error:
         raise InputError(f"{option} {text!r} has no time zone", hint="add Z or an offset such as +02:00") from error
     except ValueError as error:
-        raise InputError(f"{option} {text!r} is no {kind}", hint=hint) from error
+        raise InputError(f"{option} {text!r} is not a {kind}", hint=hint) from error
 
 
 def time_ms(option: str, text: str) -> int:
@@ -107,7 +107,7 @@ def duration_ms(option: str, text: str) -> int:
     """ms of a number with a unit: s, m, h or d; else InputError."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise InputError(f"{option} {text!r} is no duration", hint="give a number and s, m, h or d: 15m")
+        raise InputError(f"{option} {text!r} is not a duration", hint="give a number and s, m, h or d: 15m")
     return int(found[1]) * _UNITS_MS[found[2]]
 
 

@@ -69,7 +69,7 @@ _LINES: Final = 15
 
 
 def diagnosis(broker: EmbeddedBroker) -> str:
-    """The last lines of trouble in its log; of a broker that does not run, the last lines of all."""
+    """The last lines of trouble in its log; of a broker that is not running, the last lines of all."""
     lines = broker.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
     trouble = lines if broker.pid is None else [line[:300] for line in lines if _TROUBLE.search(line)]
     return "\n".join(trouble[-_LINES:])

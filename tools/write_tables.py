@@ -60,8 +60,8 @@ def _struct(column: Mapping[str, str]) -> str:
 
 
 def faults() -> Iterator[str]:
-    """What is wrong in the files, by table and column: a table without a question, a column or field that is there
-    twice, an unknown unit, numbers that look like times or offsets and have no unit, a meaning that is none."""
+    """What is wrong in the files, by table and column: a table without a question, a column or field that occurs twice,
+    an unknown unit, numbers that look like times or offsets and have no unit, a meaning that is none."""
     for source in SOURCES.values():
         file = _read(source)
         if len(file["tables"]) > MOST_TABLES:
@@ -82,7 +82,7 @@ def _faults_of(columns: Rows) -> Iterator[str]:
         wanted = next((own for end, own in expected.items() if f"_{name}".endswith(end)), unit)
         is_whole = column["type"] in ("int32", "int64")
         if names.count(name) > 1:
-            yield f"column {name} is there twice"
+            yield f"column {name} occurs twice"
         if unit is not None and unit not in UNITS:
             yield f"column {name}: no unit {unit!r}"
         if is_whole and unit != wanted:

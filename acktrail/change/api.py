@@ -269,4 +269,4 @@ def _check_cluster(cluster: Cluster, plan: ChangePlan) -> None:
     check_derived(plan, f"plan {plan.plan_id}")
     if cluster.admin.cluster_id != plan.cluster_id:
         text = f"the plan is of cluster {plan.cluster_id}, this is cluster {cluster.admin.cluster_id}"
-        raise PlanStale("other_cluster", text, hint="name the brokers that the plan was made for")
+        raise PlanStale("other_cluster", text, hint="use the brokers of the cluster that the plan was made for")

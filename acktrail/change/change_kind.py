@@ -70,7 +70,7 @@ class OpenRequests:
         if isinstance(error, AcktrailError | KeyboardInterrupt):
             reason = error.message if isinstance(error, AcktrailError) else "interrupted"
         raise OutcomeUnknown(
-            f"plan {self._plan_id} was sent, and its outcome is not known: {reason}",
+            f"plan {self._plan_id} was sent, and its outcome is unknown: {reason}",
             hint=next_step(ChangeStatus.UNKNOWN).on(self._plan_id).command,
             data={"plan": self._plan_id},
         ) from error
@@ -201,7 +201,7 @@ def new_plan(kind: str) -> str:
 
 _S = ChangeStatus
 _NOT_DONE: Final[Mapping[ChangeStatus, tuple[type[AcktrailError], str]]] = {
-    _S.UNKNOWN: (OutcomeUnknown, "was sent, and its outcome is not known"),
+    _S.UNKNOWN: (OutcomeUnknown, "was sent, and its outcome is unknown"),
     _S.UNVERIFIED: (OutcomeUnknown, "was sent, and its outcome was not looked for"),
     _S.OVERWRITTEN: (OutcomeUnknown, "was done, and something else is there now"),
     _S.PARTLY: (PartlyDone, "was done in part"),
@@ -228,15 +228,15 @@ def parse_plan(text: str, where: str) -> ChangePlan:
     wrong."""
     data = json_object(text, where, "plan of a change", {"format": PLAN_FORMAT}, hint=PLAN_AGAIN)
     if data.get("version") != PLAN_VERSION:
-        why = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
+        why = f"{where} has version {data.get('version')!r} of the plan format, not {PLAN_VERSION}"
         raise PlanStale("other_version", why, hint=PLAN_AGAIN)
     name = data.get("kind")
     kind = kind_named(name) if isinstance(name, str) else None
     if kind is None:
-        raise MalformedFile("is a plan of no kind that is known here", file=where, hint=PLAN_AGAIN)
+        raise MalformedFile("is a plan of an unknown kind", file=where, hint=PLAN_AGAIN)
     plan: ChangePlan = from_json_value(kind.plan_type, data, where)
     if hash_of(plan) != plan.plan_hash:
-        why = f"{where} was changed after it was made: its hash is another"
+        why = f"{where} was edited: its hash does not match"
         raise PlanStale("edited_plan", why, hint=PLAN_AGAIN)
     check_derived(plan, where)
     return plan

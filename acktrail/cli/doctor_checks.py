@@ -125,10 +125,11 @@ def _topics(admin: ShareGroupAdmin, known: KnownNames) -> str:
     if hidden:
         first = known.topics.get(hidden[0]) or f"the one with id {hidden[0]}"
         raise ConfigurationError(
-            f"{len(hidden)} topic(s) that state records name may not be described, first: {first}",
-            hint="grant DESCRIBE on all topics of the groups; Kafka's answers leave them out without an error",
+            f"{len(hidden)} topic(s) of the state records are hidden from this principal, first: {first}",
+            hint="grant DESCRIBE on all topics of the groups; without it, Kafka's answers leave topics out without "
+            "an error",
         )
-    return f"{len(visible & known.topic_ids)} topic(s) that state records name are visible"
+    return f"{len(visible & known.topic_ids)} topic(s) of the state records are visible"
 
 
 def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
@@ -145,7 +146,7 @@ def _dead_letters(admin: ShareGroupAdmin) -> str:
         group_id, why = next(iter(dropped.items()))
         raise ConfigurationError(
             f"{len(dropped)} group(s), first {group_id!r}: {why}",
-            hint="name a topic with that prefix for the group, or change the prefix on every broker",
+            hint="use a topic with that prefix for the group, or change the prefix on every broker",
         )
     return f"{len(named)} group(s) name one" if named else "no group names one"
 

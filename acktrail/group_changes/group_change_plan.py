@@ -250,7 +250,7 @@ def plan_former_configs(
     life_of(plan.plan_id, read_audit(tables, {"plan_id": plan.plan_id}), now_ms=now_ms()).after(Step.UNDO)
     made = plan_configs(cluster, former_values(plan), undoes=plan.plan_id, **about)
     set_to = {(part.group_id, step.name): step.after for part in plan.parts for step in part.configs}
-    text = "{} is {} now: it was changed after the plan (--allow-moved-on takes that back, too)"
+    text = "{} is {} now: it was changed after the plan (--allow-moved-on undoes that change, too)"
     moved = [
         Notice(Severity.REFUSAL, "moved_on", text.format(step.name, step.before), part.group_id)
         for part in made.parts

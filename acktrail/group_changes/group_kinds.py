@@ -129,7 +129,7 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
         raise_unless_done(execution.results, operation="DELETE")
         if execution.not_sent:
             group, why = next(iter(execution.not_sent.items()))
-            raise PartlyDone(f"group {group!r} was not sent: {why}")
+            raise PartlyDone(f"group {group!r} was not changed: {why}")
 
 
 class _GroupDeletion(_GroupKind):
@@ -193,10 +193,10 @@ def _check_preview(run: ChangeRun[GroupChangePlan]) -> None:
     if run.plan.undoes is not None:
         undone = load_plan(run.journal.tables, run.plan.undoes)
         if former_values(undone) != {part.group_id: part.values for part in run.plan.parts}:
-            raise PlanStale("edited_plan", f"it does not take back plan {run.plan.undoes}", hint=PLAN_AGAIN)
+            raise PlanStale("edited_plan", f"it does not undo plan {run.plan.undoes}", hint=PLAN_AGAIN)
     now = planned_again(run.cluster, run.plan)
     if now.preview != run.plan.preview or unsaid(run.plan.notices, now.notices):
-        raise PlanStale("preview_changed", "what would be changed is not what was shown", hint=PLAN_AGAIN)
+        raise PlanStale("preview_changed", "the changes differ from those that were shown", hint=PLAN_AGAIN)
 
 
 def _check_refusals(plan: GroupChangePlan) -> None:

@@ -222,7 +222,7 @@ class HistoryReader:
         if partition not in known:
             raise UnknownName("partition", f"{topic}:{partition}", nearest=[f"{topic}:{known[-1]}"])
         raise InputError(
-            f"nothing is known of partition {partition} of topic {topic!r} in share group {group_id!r}",
+            f"there are no records about partition {partition} of topic {topic!r} in share group {group_id!r}",
             hint="no record of it could be read",
             data={"topic_ids": self.ids_of(topic)},
         )

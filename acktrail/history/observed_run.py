@@ -104,16 +104,16 @@ def newest_run(tables: Tables) -> str:
 
 
 def read_observation(tables: Tables, run_id: str) -> Observation:
-    """The observation `run_id`. Raises UnknownName (it observed nothing), InputError (it has no sample from after the
-    export)."""
+    """The observation `run_id`. Raises UnknownName (it observed nothing), InputError (it has no answers of the brokers
+    from after the export)."""
     columns, own = ["cluster_id", "phase", "observed_at", "run_number", "records_version"], pc.field("run_id") == run_id
     sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in SAMPLED)
     if not sampled.num_rows:
         raise UnknownName("observation", run_id, known=sorted(_sampled_runs(tables)))
     after = sampled.filter(pc.equal(sampled["phase"], "after"))
     if not after.num_rows:
-        hint = "let the export finish, or name another"
-        raise InputError(f"observation {run_id!r} has no sample from after the export", hint=hint)
+        hint = "wait until the export has finished, or name another observation"
+        raise InputError(f"observation {run_id!r} has no answers of the brokers from after the export", hint=hint)
     times = pc.min_max(after["observed_at"]).as_py()
     number, version = (pc.max(after[name]).as_py() for name in columns[-2:])
     observation = Observation(

@@ -90,7 +90,7 @@ class ShareGroupAdmin(GroupWriter):
         wanted = texts_of("type of groups", types)
         unknown = [name for name in wanted if name not in _GROUP_TYPES]
         if unknown:
-            raise WrongValue(f"{unknown[0]!r} is no type of groups", hint=f"one of {', '.join(_GROUP_TYPES)}")
+            raise WrongValue(f"{unknown[0]!r} is not a type of groups", hint=f"one of {', '.join(_GROUP_TYPES)}")
         backoff = Backoff(self._client.request_timeout_s)
         found: dict[str, GroupListing] = {}
         pending = self.broker_ids()
@@ -133,7 +133,7 @@ class ShareGroupAdmin(GroupWriter):
     def error_of(self, answer: GroupDescription | GroupOffsets) -> AcktrailError:
         """The error behind an answer about one group that has an error code; see `describe_group`."""
         if not isinstance(answer, GroupDescription | GroupOffsets):
-            raise WrongType(f"{answer!r:.100} is no answer about one group")
+            raise WrongType(f"{answer!r:.100} is not an answer about one group")
         group_id = answer.group_id
         if answer.error_code != GROUP_ID_NOT_FOUND:
             words = (answer.error or "").partition(": ")[2] or None

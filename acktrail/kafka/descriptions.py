@@ -222,7 +222,7 @@ def text_of(kind: str, value: object) -> str:
     """`value` as text that a request can hold. Raises WrongType unless it is a str; WrongValue when it is empty, no
     Unicode (a lone surrogate), or longer than LONGEST_TEXT."""
     if type(value) is not str:
-        raise WrongType(f"{value!r:.100} is no {kind}", hint=f"a {kind} is a str")
+        raise WrongType(f"{value!r:.100} is not a {kind}", hint="give a str")
     if not value:
         raise WrongValue(f"an empty {kind}", hint=f"name the {kind}")
     return check_size(kind, value)
@@ -233,9 +233,9 @@ def check_size(kind: str, value: str) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise WrongValue(f"{value!a:.100} is no {kind}", hint="half of a character (a surrogate) is in it") from None
+        raise WrongValue(f"{value!a:.100} is not a {kind}", hint="it contains half of a surrogate pair") from None
     if size > LONGEST_TEXT:
-        raise WrongValue(f"a {kind} of {size} bytes", hint=f"Kafka's protocol has room for {LONGEST_TEXT} bytes")
+        raise WrongValue(f"a {kind} of {size} bytes", hint=f"Kafka's protocol allows {LONGEST_TEXT} bytes")
     return value
 
 
@@ -249,7 +249,7 @@ def items_of(kind: type[_ItemT], values: object) -> tuple[_ItemT, ...]:
     found = tuple(_many(f"{kind.__name__} values", values))
     for value in found:
         if not isinstance(value, kind):
-            raise WrongType(f"{value!r:.100} is no {kind.__name__}")
+            raise WrongType(f"{value!r:.100} is not a {kind.__name__}")
     return found
 
 
@@ -264,7 +264,7 @@ def partitions_of(partitions: object) -> tuple[TopicPartition, ...]:
 def indices_of(topics: object) -> dict[str, tuple[int, ...]]:
     """Partitions by topic. Raises WrongType unless it is a mapping; as `text_of` and `partition_of`."""
     if not isinstance(topics, Mapping):
-        raise WrongType(f"{topics!r:.100} is no mapping by topic")
+        raise WrongType(f"{topics!r:.100} is not a mapping by topic")
     return {
         text_of("topic", topic): tuple(partition_of(topic, index) for index in _many(f"partitions of {topic}", indices))
         for topic, indices in topics.items()
@@ -274,7 +274,7 @@ def indices_of(topics: object) -> dict[str, tuple[int, ...]]:
 def partition_of(topic: str, partition: object) -> int:
     """Raises WrongType unless `partition` is an int, WrongValue unless Kafka has room for it (int32, from 0 on)."""
     hint = f"partitions count from 0 to {_LARGEST_PARTITION}"
-    return _whole(partition, _LARGEST_PARTITION, f"{topic}: {partition!r} is no partition", hint)
+    return _whole(partition, _LARGEST_PARTITION, f"{topic}: {partition!r} is not a partition", hint)
 
 
 def offset_of(where: str, offset: object) -> int:
@@ -285,7 +285,7 @@ def offset_of(where: str, offset: object) -> int:
 def time_of(timestamp_ms: object) -> int:
     """Raises as `partition_of`, for milliseconds since the epoch."""
     hint = "whole milliseconds since 1970-01-01T00:00:00Z"
-    return _whole(timestamp_ms, _LARGEST_OFFSET, f"{timestamp_ms!r} is no time", hint)
+    return _whole(timestamp_ms, _LARGEST_OFFSET, f"{timestamp_ms!r} is not a time", hint)
 
 
 def _whole(number: object, largest: int, message: str, hint: str) -> int:
@@ -300,7 +300,7 @@ def _whole(number: object, largest: int, message: str, hint: str) -> int:
 def _many(kind: str, values: object) -> Iterable[Any]:
     """A str is a collection of letters to Python, and one name to a caller."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise WrongType(f"{values!r:.100} where {kind} are wanted", hint="give a list, also of one")
+        raise WrongType(f"{values!r:.100} where {kind} are wanted", hint="give a list, even for one item")
     return values
 
 

@@ -124,8 +124,9 @@ class LogReader:
             time.sleep(self._fetcher.pause_s)
         if self._at and time.monotonic() - self._moved_at > self._patience_s:
             raise RetryableError(
-                f"no record came from partitions {sorted(self._at)} of {self._topic.name} for {self._patience_s:g} s",
-                hint="do these partitions have a leader?",
+                f"no record arrived from partitions {sorted(self._at)} of {self._topic.name} for "
+                f"{self._patience_s:g} s",
+                hint="check that these partitions have a leader",
             )
 
 
@@ -133,7 +134,7 @@ def truncated(topic: str, partition: int) -> LogChanged:
     """The error for a log that lost its end, or may be another one."""
     return LogChanged(
         f"partition {partition} of {topic} was truncated, or its leader changed, while it was read",
-        hint="run again: what was read is compared with the log as it is now",
+        hint="run again: the exported records are then compared with the present log",
         data={"topic": topic, "partition": partition},
     )
 
@@ -187,7 +188,7 @@ class StateTopic:
         now = self._describe()
         if now is None or now.topic_id != self.topic_id:
             raise ForeignCluster(
-                f"{self.name} was deleted or recreated while it was read",
+                f"{self.name} was deleted or recreated during the read",
                 hint="export the new topic to tables of its own",
                 data={"topic_id": self.topic_id, "topic_id_now": now.topic_id if now else None},
             )

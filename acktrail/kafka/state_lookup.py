@@ -62,7 +62,7 @@ class StateLookup:
         state partition) of the reading. With `groups` all state partitions are read.
 
         Raises NotAuthorized (READ on the state topic is missing), ForeignCluster (it was recreated meanwhile),
-        RetryableError (nothing came in time, or the log is pruned faster than it is read).
+        RetryableError (nothing came in time, or the log is pruned faster than acktrail reads it).
         """
         for _ in range(_ATTEMPTS):
             readings = {key: PartitionReading(state_partition=self.state_partition(key)) for key in keys}
@@ -76,7 +76,7 @@ class StateLookup:
                 continue
             self._topic.check_incarnation()
             return readings, ends
-        raise RetryableError(f"{self._topic.name} is pruned faster than it is read", hint="try again")
+        raise RetryableError(f"{self._topic.name} is pruned faster than acktrail reads it", hint="try again")
 
     def read_from(
         self, keys: Collection[SharePartition], starts: Mapping[int, int]

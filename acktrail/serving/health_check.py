@@ -36,7 +36,9 @@ class OwnServer:
         """The body of its answer to a GET. Raises RetryableError: it does not answer, or not with 200;
         ConfigurationError: it refuses the caller, or has no port that can be known."""
         if self.path is None and not self.port:
-            raise ConfigurationError("a server at port 0 cannot be asked", hint="configure a port")
+            raise ConfigurationError(
+                "a server with port 0 in its configuration cannot be checked", hint="configure a port"
+            )
         try:
             with closing(self._connection()) as connection:
                 connection.request("GET", path, headers={"Authorization": self.authorization, "Host": "localhost"})
@@ -45,10 +47,10 @@ class OwnServer:
         except (OSError, HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             message = f"no server answers at {self.shown}: {reason}"
-            raise RetryableError(message, hint="see its log, or whether it runs") from error
+            raise RetryableError(message, hint="check that it runs, and see its log") from error
         if code in {401, 403}:
             message = f"the server at {self.shown} refused the health check with {code}"
-            raise ConfigurationError(message, hint="give the check the token that the server has")
+            raise ConfigurationError(message, hint="give the health check the same token as the server")
         if code != 200:  # an HTTP status
             raise RetryableError(f"the server at {self.shown} answered with {code}", hint="its log has the reason")
         return body

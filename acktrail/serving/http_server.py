@@ -50,7 +50,7 @@ class ListenAddress:
         """From ``host:port``. Raises ConfigurationError."""
         host, _, port = text.rpartition(":")
         if not host or not (port.isascii() and port.isdecimal()) or int(port) > _LARGEST_PORT:
-            raise ConfigurationError(f"{option} {text!r} is no host:port", hint="for example 127.0.0.1:8083")
+            raise ConfigurationError(f"{option} {text!r} is not host:port", hint="for example 127.0.0.1:8083")
         return cls(option=option, host=host.strip("[]"), port=int(port))
 
     @property
@@ -138,7 +138,7 @@ class HttpServer:
             self._listener.close()
             raise ConfigurationError(
                 f"{place.option} cannot use its certificate and key: {error}",
-                hint="they are PEM files that belong together",
+                hint="give PEM files of a certificate and of its own key",
             ) from error
         if settings.ssl is not None:
             settings.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -155,7 +155,9 @@ class HttpServer:
         deadline = time.monotonic() + _START_S
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise ConfigurationError(f"no server started at {self.address}", hint="try again, or another address")
+                raise ConfigurationError(
+                    f"the server at {self.address} did not start", hint="try again, or another address"
+                )
             time.sleep(_LOOK_S)
         return self
 

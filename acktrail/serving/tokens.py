@@ -37,11 +37,11 @@ def token_in(file: Path, what: str) -> Password:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read {what} in {file}", hint="name a text file") from error
     if is_foreign(found):
-        message = f"another user owns the file of {what}, and may read or write it: {file}"
+        message = f"another user owns the file of {what}, and can read or write it: {file}"
         raise ConfigurationError(message, hint=f"chown it to user {os.geteuid()}, and chmod 600")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        message = f"others may read or write {what}: {file} has mode {mode:04o}"
-        raise ConfigurationError(message, hint=f"chmod 600 {file}, or give it by a variable of the environment")
+        message = f"other users can read or write {what}: {file} has mode {mode:04o}"
+        raise ConfigurationError(message, hint=f"chmod 600 {file}, or give it in an environment variable")
     return checked_token(text, f"{what} in {file}")
 
 

@@ -105,7 +105,7 @@ def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None
     if _layout(kept) != _layout(dialect):
         raise ConfigurationError(
             f"tables at {tables.root} hold records of dialect {kept}, not {dialect}",
-            hint="name another root for records of another dialect",
+            hint="use another root for records of another dialect",
             data={"root": tables.root, "kept": kept, "found": dialect},
         )
 

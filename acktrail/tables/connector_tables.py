@@ -77,7 +77,7 @@ class ConnectorPositions:
         raise DamagedTables(
             f"{POSITIONS} lost the position that goes with commit {lost[0].landed} of {self._connector} to "
             f"{lost[0].table}",
-            hint="give the connector another name and tables: which of its rows are committed is not known",
+            hint="use another name and other tables for the connector: nothing shows which of its rows are committed",
             table=POSITIONS,
         )
 
@@ -152,7 +152,9 @@ def check_table_name(name: str, rows: pa.Schema | None = None) -> None:
             hint=f"small letters, digits and _, with . and - between them, at most {_LONGEST_NAME}; {_NEXT}",
         )
     if name in TABLES and not (name in POSITIONED_TABLES and rows is not None and rows.equals(TABLES[name])):
-        raise RowsRefused(f"the table {name} is acktrail's own: rows of this source do not belong there", hint=_NEXT)
+        raise RowsRefused(
+            f"the table {name} is one of acktrail's own tables: this source cannot write to it", hint=_NEXT
+        )
 
 
 def stored_schema(rows: pa.Schema) -> pa.Schema:
@@ -162,7 +164,9 @@ def stored_schema(rows: pa.Schema) -> pa.Schema:
     for name in rows.names:
         other = found.setdefault(name.casefold(), name)
         if rows.names.count(name) > 1 or other != name:
-            raise RowsRefused(f"the columns {other!r} and {name!r} are one to Delta", hint="rename one of them")
+            raise RowsRefused(
+                f"the columns {other!r} and {name!r} are the same column to Delta", hint="rename one of them"
+            )
     return pa.schema([_stored(field) for field in rows if not pa.types.is_null(field.type)])
 
 
@@ -178,7 +182,8 @@ def fitted(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
         if name is not None and not schema.field(name).type.equals(field.type):
             raise RowsRefused(
                 f"the column {name!r} of {table} is {schema.field(name).type}, not {field.type}",
-                hint="a column keeps its type: give the new values another column, or rename the table with Route",
+                hint="a column cannot change its type: use another column for the new values, or another table by "
+                "the transform Route",
                 data={"table": table, "column": name},
             )
     whole = pa.schema([*schema, *(field for field in own if field.name not in schema.names)])

@@ -73,7 +73,7 @@ def checked_audit(tables: TablesConfig, *, anchor: Path | None = None, moves_on:
     written. MalformedFile: `anchor` is no such file."""
     if anchor is not None and anchor.resolve().is_relative_to(Path(tables.uri).resolve()):
         hint = "keep it where those who can write the tables cannot"
-        raise ConfigurationError(f"the anchor {anchor} lies in the tables that it is to be compared with", hint=hint)
+        raise ConfigurationError(f"the anchor {anchor} is inside the tables with which it is to be compared", hint=hint)
     kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
     stored = _Stored(tables)
     unkeyed, keyed = check_keys(stored.audit, audit_key())
@@ -232,7 +232,7 @@ def _read_anchor(file: Path) -> tuple[int, str, str]:
     sequence, row_hash = data.get("sequence"), data.get("row_hash")
     if type(sequence) is int and isinstance(row_hash, str):
         return sequence, row_hash, str(file)
-    raise MalformedFile("is no anchor of an audit", file=str(file), hint=hint)
+    raise MalformedFile("is not an anchor of an audit", file=str(file), hint=hint)
 
 
 def _broken(flaws: Sequence[Flaw]) -> ConfigurationError:
@@ -242,7 +242,7 @@ def _broken(flaws: Sequence[Flaw]) -> ConfigurationError:
         text = f"the audit is broken at row {first.sequence}: {first.why}"
     return ConfigurationError(
         text + (f" (and {len(flaws) - 1} more findings)" if len(flaws) > 1 else ""),
-        hint="rows were altered or lost: compare with a copy of the tables",
+        hint="rows were changed or lost: compare the tables with a backup",
         data={"findings": [[flaw.table, flaw.sequence, flaw.why] for flaw in flaws[:100]]},
     )
 

@@ -230,7 +230,7 @@ def newest_export(tables: Tables, now: dt.datetime) -> dt.datetime:
         raise NotKnown("nothing was exported yet")
     known = [at for at in instants if at <= now + SKEW]
     if not known:
-        raise NotKnown("the age of the newest export is not known: its time lies in the future")
+        raise NotKnown("the age of the newest export is not known: its time is in the future")
     return max(known)
 
 

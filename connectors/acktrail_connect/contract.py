@@ -230,7 +230,7 @@ class SourceConnector(Configured):
         """The inverse of ``fields_of``. Raises InputError when `fields` are none."""
         found = fields.get("partition")
         if not isinstance(found, str):
-            raise InputError("a source partition of this connector is an object with the text 'partition'")
+            raise InputError("a source partition of this connector must be an object with the text 'partition'")
         return SourcePartition(found)
 
     def check_position(self, source_partition: SourcePartition, position: Position) -> None:
@@ -302,7 +302,9 @@ class SinkConnector(Configured):
         Raises InputError when that would lose or double rows that are committed here: one that cannot know refuses.
         """
         count = len(positions)
-        raise InputError(f"the sink of {connector} cannot move {count} positions: rows would be doubled or lost")
+        raise InputError(
+            f"the sink of {connector} cannot change {count} positions, because rows would be doubled or lost"
+        )
 
 
 class Transform(Configured):

@@ -55,7 +55,9 @@ class Mask(Transform):
         """Raises ConfigurationError when hashes have no key."""
         super().__init__(config)
         if config["with"] == "hash" and config["key"] is None:
-            raise ConfigurationError("the transform Mask needs a key for hashes", hint="set its key: ${file:...}")
+            raise ConfigurationError(
+                "the transform Mask needs a secret key for its hashes", hint="set its key: ${file:...}"
+            )
 
     def apply(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
         for column in self.config["columns"]:
@@ -66,7 +68,9 @@ class Mask(Transform):
 
     def _masked(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if not pa.types.is_string(column.type):
-            raise ConfigurationError(f"the transform Mask hides texts, not {column.type}", hint="name columns of text")
+            raise ConfigurationError(
+                f"the transform Mask masks only text, not {column.type}", hint="give only columns of text"
+            )
         if self.config["with"] == "null":
             return pa.chunked_array([pa.nulls(len(column), column.type)])
         key = self.config["key"].value.encode()

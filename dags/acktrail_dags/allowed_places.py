@@ -90,7 +90,7 @@ def _refused(text: str, hint: str) -> ConfigurationError:
 
 
 def _line(variable: str, added: str) -> str:
-    return f"let the workers allow it by the line {variable}={','.join((*_entries(variable), added))}"
+    return f"to allow it, set this variable on the workers: {variable}={','.join((*_entries(variable), added))}"
 
 
 def _entries(variable: str) -> tuple[str, ...]:

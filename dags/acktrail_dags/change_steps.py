@@ -122,7 +122,7 @@ def begin(context: Context) -> str:
     form = context["params"]
     name = getattr(context["dag_run"], "triggering_user_name", None) or ""
     if not name and approval_rule() is ApprovalRule.SECOND_PERSON and not form["dry_run"]:
-        hint = "trigger it from Airflow's page or interface, signed in"
+        hint = "sign in to Airflow, and trigger the run from its pages or its REST API"
         raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
     tables = tables_at(place_of(form, form.get("profile"), changes=True))
     compare_audit(context, tables)
@@ -130,11 +130,11 @@ def begin(context: Context) -> str:
     with suppress(NoTables):  # the first plan makes them
         earlier = read_plan_rows(tables, {"run_id": _run_id(context)}, columns=["plan_id"])
     if not earlier and context["ti"].xcom_pull(task_ids="approve") is not None:
-        text = "this run made a plan before, and the tables have lost it"
-        raise OutcomeUnknown(text, hint="put back the tables, reset_plans and reset_audit among them")
+        text = "this run has made a plan, but the tables no longer have it"
+        raise OutcomeUnknown(text, hint="restore the tables, including reset_plans and reset_audit")
     for row in earlier:
         if (step := _next_step(tables, row["plan_id"])).is_open:
-            text = f"this run made plan {row['plan_id']} before, and what that sent is not settled"
+            text = f"this run made plan {row['plan_id']} before, and its outcome is not determined"
             raise OutcomeUnknown(text, hint=step.form, data={"plan": row["plan_id"]})
     return name
 
@@ -313,7 +313,7 @@ def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
     plan is closed, or this person may not approve."""
     answer = context["ti"].xcom_pull(task_ids="approve")
     if answer is None:
-        raise AirflowFailException("no one was asked: clear the task approve, and do not mark it as a success")
+        raise AirflowFailException("the task approve has no answer: clear it, and do not mark it as success")
     user, is_approved = answer["responded_by_user"] or {}, answer["chosen_options"] == [_APPROVE]
     by, is_expired = str(user.get("name") or user.get("id") or "no one"), not is_approved and not user
     note = "no answer in time" if is_expired else ""
@@ -365,7 +365,7 @@ def _verified(stored: StoredPlan, context: Context, *, was_sent: bool) -> dict[s
     if not plan_status.plan_status(tables, plan.plan_id)["groups"]:
         if was_sent:
             _log.error("Plan %s was sent, and the tables have no row about it: restore reset_audit.", plan.plan_id)
-            raise AirflowFailException(f"the tables have lost what plan {plan.plan_id} sent")
+            raise AirflowFailException(f"plan {plan.plan_id} was sent, but the tables no longer have its requests")
         raise AirflowSkipException(f"nothing was sent. {_next_step(tables, plan.plan_id).form}")
     found, outcome = change_work.settle(cluster_at(stored), tables, plan, watch_s=float(stored["watch_s"]))
     note_audit(context, tables)

@@ -78,10 +78,10 @@ def observe(**context: Unpack[Context]) -> task_inputs.ReconcileTarget:
         decided = check_due(tables, followed, target["run_id"])
         if decided.decision is not CheckDecision.RUN:
             _fail_while_stopped(tables, decided)
-            raise AirflowSkipException(f"no reconciliation: {decided.reason}")
+            raise AirflowSkipException(f"nothing was reconciled: {decided.reason}")
     observed = export_run.observe(cluster_at(target), tables, run_id=target["run_id"])
     if observed.status == "state_topic_absent" and not observed.rows.get("group_observations"):
-        raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
+        raise AirflowSkipException(f"cluster {observed.cluster_id} has no share groups and never had any")
     task_reports.hand_over(context, target["run_id"], dataclasses.asdict(observed))
     return target
 

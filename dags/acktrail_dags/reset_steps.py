@@ -166,7 +166,7 @@ def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
     value = None if field is None else values[field]
     if field is not None and value is None:
         is_shown = field != "file" or allowed_folders()
-        hint = "fill in that field" if is_shown else f"the workers allow no folder: {FOLDERS}=FOLDER there does"
+        hint = "fill in that field" if is_shown else f"the workers allow no folder: set {FOLDERS}=FOLDER there"
         raise InputError(f"{what} needs {TITLES[field]}", hint=hint)
     if field == "file":
         value = allowed_path(TITLES[field], str(value))

@@ -86,7 +86,7 @@ def report_folder(named: str | None, profile: str | None) -> Path:
     if named:
         return allowed_path("Report folder", named, own)
     if own is None:
-        raise ConfigurationError("no folder for the report", hint="set ACKTRAIL_REPORTS on the workers")
+        raise ConfigurationError("no folder for the report is set", hint="set ACKTRAIL_REPORTS on the workers")
     return own
 
 
@@ -217,7 +217,7 @@ def spark_master(conn_id: str | None) -> str | None:
     Types ``spark`` (host: ``local[4]``, ``yarn``, ``spark://host`` or ``k8s://...``, with a port) and ``spark_connect``
     (host and port of a Spark Connect server, login as its user, password as its token, ``use_ssl`` in the extra), as
     the Spark provider has them. The token is masked in every later log line. Raises ConfigurationError: the deployment
-    does not allow the connection, there is none, it names no host, or asks for a driver on the cluster, from which no
+    does not allow the connection, there is none, it names no host, or requires a driver on the cluster, from which no
     result comes back.
     """
     if conn_id is None:
@@ -226,10 +226,12 @@ def spark_master(conn_id: str | None) -> str | None:
     how_to = f"airflow connections add {conn_id} --conn-type spark --conn-host spark://HOST --conn-port 7077"
     found = airflow_connection(conn_id, how_to)
     if found.extra_dejson.get("deploy-mode") == "cluster":
-        hint = "name a Spark Connect server (type spark_connect), where the driver is off the worker"
-        raise ConfigurationError(f"the Airflow connection {conn_id!r} asks for a driver on the cluster", hint=hint)
+        hint = "use a Spark Connect server (connection type spark_connect) to have the driver outside of the worker"
+        raise ConfigurationError(
+            f"the Airflow connection {conn_id!r} requires a driver on the cluster, which is not supported", hint=hint
+        )
     if not found.host:
-        raise ConfigurationError(f"the Airflow connection {conn_id!r} names no Spark", hint=how_to)
+        raise ConfigurationError(f"the Airflow connection {conn_id!r} has no host", hint=how_to)
     if found.conn_type == "spark_connect" or found.host.startswith("sc://"):
         if found.password:
             mask_secret(found.password)

@@ -200,9 +200,9 @@ def _send_changes(target: task_inputs.Target | None, context: Context, changes_o
     from acktrail.view.notifications import send_changes
 
     if target is None:
-        raise AirflowSkipException("there is no observation of this run")
+        raise AirflowSkipException("this run made no observation")
     if not chosen_notifiers():
-        raise AirflowSkipException("ACKTRAIL_NOTIFIERS names no notifiers")
+        raise AirflowSkipException("ACKTRAIL_NOTIFIERS does not name notifiers")
     dashboard = dashboard_address(target["profile"])
 
     def send(message: Notification) -> None:

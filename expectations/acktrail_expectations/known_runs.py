@@ -57,7 +57,7 @@ def count_rows(store: Tables, run_id: str) -> dict[str, int]:
 
 
 def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, pa.Table]) -> None:
-    """See that a run, which the tables have `rows` of, was reconciled, to its end. A row that is there twice is for the
+    """See that a run, which the tables have `rows` of, was reconciled, to its end. A row that occurs twice is for the
     rules to judge.
 
     Raises:

@@ -91,7 +91,7 @@ def read_file(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
     if suffix == SEGMENT_SUFFIX:
         return read_segment(file, reading)
     hint = f"files end in {', '.join(SUFFIXES)}, or these with .gz or .zst behind"
-    raise MalformedFile("not a format that is read", file=str(file), hint=hint)
+    raise MalformedFile("not a supported file format", file=str(file), hint=hint)
 
 
 def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
@@ -183,7 +183,7 @@ def _record(line: str, file: str, number: int) -> RawRecord:
 def _integer(fields: dict[str, object], name: str, bits: int, file: str, number: int) -> int:
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise MalformedFile(f"{name!r} is no integer", file=file, line=number)
+        raise MalformedFile(f"{name!r} is not an integer", file=file, line=number)
     if not -1 <= value < 1 << bits:
         raise MalformedFile(f"{name!r} is out of range", file=file, line=number)
     return value
@@ -198,7 +198,7 @@ def _decoded(fields: dict[str, object], name: str, file: str, number: int) -> by
     try:
         return base64.b64decode(text, validate=True)  # type: ignore[arg-type]  # a wrong type raises
     except (binascii.Error, ValueError, TypeError) as error:
-        raise MalformedFile(f"{name!r} is no base64", file=file, line=number) from error
+        raise MalformedFile(f"{name!r} is not base64", file=file, line=number) from error
 
 
 def read_columns(file: Path) -> Iterator[RawRecord]:
@@ -238,7 +238,7 @@ def _reader(raw: BinaryIO, file: Path) -> tuple[pa.Schema, Iterable[pa.RecordBat
     size, count = unpacked_size(raw)
     _check_size(size, raw.seek(0, 2), str(file))
     if begin and count is not None and pa.ipc.open_file(raw).num_record_batches != count:
-        raise MalformedFile("its footer names other batches than it has", file=str(file))  # what was measured is read
+        raise MalformedFile("its footer does not match its batches", file=str(file))  # what was measured is read
     raw.seek(begin)
     stream = pa.ipc.open_stream(raw)
     return stream.schema, stream
@@ -262,7 +262,7 @@ def _check_schema(schema: pa.Schema, file: str) -> None:
     for name, fitting in _COLUMNS.items():
         count = schema.names.count(name)
         if count != 1:
-            fault = "there twice" if count else "missing"
+            fault = "present twice" if count else "missing"
             raise MalformedFile(f"column {name!r} is {fault}", file=file, hint=_HINT)
         found = schema.field(name).type
         kind = found.value_type if types.is_dictionary(found) else found

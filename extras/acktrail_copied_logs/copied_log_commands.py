@@ -347,7 +347,7 @@ def _checked(topic_id: str | None) -> str | None:
             topic_id_bytes(TopicId(topic_id))
         except ValueError as error:
             hint = "a topic id has 22 characters: letters, digits, - and _"
-            raise InputError(f"--topic-id {topic_id!r} is no topic id", hint=hint) from error
+            raise InputError(f"--topic-id {topic_id!r} is not a topic id", hint=hint) from error
     return topic_id
 
 

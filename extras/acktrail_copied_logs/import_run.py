@@ -79,7 +79,7 @@ def import_files(plan: ImportPlan, config: TablesConfig, reading: ReadReport) ->
         ConfigurationError: the dialect is ambiguous or not that of the tables; the tables cannot be written.
     """
     if not plan.cluster_id.strip():
-        raise InputError("no cluster is named", hint="--cluster ID: the id that the cluster gives itself")
+        raise InputError("no cluster is named", hint="give --cluster ID, the cluster id that the brokers report")
     topic_id = _topic_id(plan)
     summaries = [summarize_file(file, reading) for file in plan.files]
     dialect = _dialect(plan, reading)
@@ -140,13 +140,13 @@ def _topic_id(plan: ImportPlan) -> str | None:
             raise ForeignCluster(
                 f"{file} is of cluster {cluster_id}, as meta.properties above it says, not of cluster "
                 f"{plan.cluster_id}",
-                hint="name that cluster, and tables of its own",
+                hint="give that cluster id, and use other tables for it",
                 data={"file": str(file), "found": cluster_id, "named": plan.cluster_id},
             )
         if None not in (found, named) and found != named:
             raise ForeignCluster(
                 f"{file} is of the topic with id {found}, as partition.metadata beside it says, not of {named}",
-                hint="import the files of each incarnation of the state topic into tables of its own",
+                hint="import the files of each incarnation of the state topic into separate tables",
                 data={"file": str(file), "found": found, "named": named},
             )
         named = named or found
@@ -174,7 +174,7 @@ class _Import:
                 raise ConfigurationError(
                     f"the log of state partition {partition} was replaced while it was exported: offsets in the tables "
                     "are shifted",
-                    hint="import the files into tables of their own",
+                    hint="import these files into separate tables",
                     data={"state_partition": partition},
                 )
             position = sink.position(own)
@@ -207,11 +207,11 @@ def _unequal(partition: int, offset: int, *, is_stored: bool) -> AcktrailError:
     if not is_stored:
         return InputError(
             f"{where} lies before what the tables have, and is not in them",
-            hint="tables grow in the order of the log: import older files first, or into another root",
+            hint="records must be imported in the order of the log: import older files first, or into another root",
             data=data,
         )
     return ForeignCluster(
-        f"{where}: the tables have another record there than the file",
+        f"{where}: the record in the tables differs from the record in the file",
         hint="the file is of another cluster, or of another incarnation of the state topic: name another root",
         data=data,
     )
@@ -271,7 +271,7 @@ class FileTask(SourceTask):
             raise InputError(
                 f"offsets {position} to {first - 1} of state partition {partition} are in no file, "
                 "and the tables end before them",
-                hint="import the files that have them first, or say --allow-gaps to record them as lost",
+                hint="import the files that have them first, or give --allow-gaps to record them as lost",
                 data={"state_partition": partition, "first_offset": position, "last_offset": first - 1},
             )
         return new

@@ -55,7 +55,7 @@ class _Segment:
 
     def records(self) -> Iterator[RawRecord]:
         if not is_log(self._raw) and all(isinstance(piece, Fragment) for piece in read_pieces(self._raw)):
-            raise MalformedFile("no log segment: nothing in it is a record batch of version 2", file=self._file)
+            raise MalformedFile("not a log segment: it has no record batch of version 2", file=self._file)
         for piece in read_pieces(self._raw):
             if isinstance(piece, Fragment):
                 status = SegmentDamageStatus.TORN_TAIL if piece.is_torn else SegmentDamageStatus.CORRUPT_BATCH
@@ -131,7 +131,7 @@ def _partition(file: Path, reading: ReadReport) -> int:
     match, wanted = _FOLDER.fullmatch(file.absolute().parent.name), reading.state_partition
     named = int(match[2]) if match and (reading.control or match[1] in _INTERNAL_TOPICS) else None
     if None not in (named, wanted) and named != wanted:
-        raise InputError(f"{file}: the folder says state partition {named}, not {wanted}", hint="leave the option out")
+        raise InputError(f"{file}: the folder is of state partition {named}, not {wanted}", hint="leave the option out")
     partition = wanted if named is None else named
     if partition is None:
         reading.nameless.append(str(file))

@@ -186,7 +186,7 @@ def parse_log_point(text: str) -> LogPoint:
     if _NUMBER.fullmatch(text):
         number = _fitting(int(text), text)
         if number < _EARLIEST_TIME_MS:
-            raise InputError(f"--at {text!r} is no moment: an offset needs its state partition", hint=_HINT)
+            raise InputError(f"--at {text!r} is not a moment: an offset needs its state partition", hint=_HINT)
         return number
     pairs = [pair for part in text.split(",") if (pair := _PAIR.fullmatch(part.strip()))]
     if len(pairs) == text.count(",") + 1:

@@ -196,18 +196,22 @@ def demo_folder(root: Path) -> Iterator[DemoFolder]:
     folder = DemoFolder(root.absolute())
     marker = folder.root / _MARKER
     if folder.root.is_dir() and any(folder.root.iterdir()) and not marker.exists():
-        raise ConfigurationError(f"{root} holds files that no demo made", hint="name a new folder with --out")
+        raise ConfigurationError(
+            f"{root} contains files that the demo did not make", hint="give a new folder with --out"
+        )
     try:
         folder.root.mkdir(parents=True, exist_ok=True)
         lock = marker.open("a", encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError(f"cannot write to {root}: {error.strerror}", hint="name another with --out") from error
+        raise ConfigurationError(
+            f"cannot write to {root}: {error.strerror}", hint="give another folder with --out"
+        ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ConfigurationError(
-                f"another demo is using {root}", hint="end it, or name another with --out"
+                f"another demo is using {root}", hint="stop it, or give another folder with --out"
             ) from error
         folder.clear_servers()
         for of_the_last_one in (folder.tables, folder.reports):

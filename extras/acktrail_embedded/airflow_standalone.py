@@ -152,7 +152,9 @@ def free_ports() -> AirflowPorts:
             found.add(port)
         if len(found) == 3:
             return AirflowPorts(*found)
-    raise ConfigurationError(f"no free ports from {_FIRST_PORT} to {_LAST_PORT}", hint="end what listens there")
+    raise ConfigurationError(
+        f"no free ports from {_FIRST_PORT} to {_LAST_PORT}", hint="stop the programs that listen there"
+    )
 
 
 def write_settings(folder: Path, *, dags_folder: Path, ports: AirflowPorts, passwords: Mapping[str, str]) -> None:

@@ -70,5 +70,5 @@ def _key_mapping(entry: str) -> tuple[str, KeyMapping]:
     glob, _, name = (part.strip() for part in entry.partition("="))
     if not glob or name not in tuple(KeyMapping):
         hint = f"a topic, or a glob, = one of {', '.join(KeyMapping)}"
-        raise ConfigurationError(f"{_MAPPINGS}: {entry.strip()!r} is no topic=mapping", hint=hint)
+        raise ConfigurationError(f"{_MAPPINGS}: {entry.strip()!r} is not topic=mapping", hint=hint)
     return glob, KeyMapping(name)

@@ -87,7 +87,7 @@ class TargetOptions:
             return KafkaConfig.from_environment(brokers, config, profile=profile)
         if not brokers:
             hint = "give --target-bootstrap-server or --target-profile"
-            raise ConfigurationError("no broker of the target named", hint=hint)
+            raise ConfigurationError("the brokers of the target are not given", hint=hint)
         return KafkaConfig(bootstrap_servers=brokers, properties={} if config is None else resolved_properties(config))
 
     @property

@@ -102,7 +102,7 @@ def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> tuple[Re
     way = params.get("way")
     if way not in list(TranslationWay):
         hint = f"one of {', '.join(TranslationWay)}"
-        raise ChangeRefused("no_translation", f"--translate {way!r} is no way of translation", hint=hint)
+        raise ChangeRefused("no_translation", f"--translate {way!r} is not a way of translation", hint=hint)
     migration = Migration(
         way=TranslationWay(way),
         at_ms=params.get("at_ms"),
@@ -118,9 +118,9 @@ def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> tuple[Re
     is_mm2, named = migration.way is TranslationWay.MM2, migration.offset_syncs or migration.checkpoints
     if is_mm2 and not named:
         hint = "--offset-syncs mm2-offset-syncs.CLUSTER.internal, --checkpoints CLUSTER.checkpoints.internal, or both"
-        raise ChangeRefused("no_mirror_topic", "MirrorMaker's topics are not named", hint=hint)
+        raise ChangeRefused("no_mirror_topic", "the topics of MirrorMaker are not given", hint=hint)
     if named and not is_mm2:
-        raise ChangeRefused("two_translations", f"MirrorMaker's topics are not used by {way}", hint="--translate mm2")
+        raise ChangeRefused("two_translations", f"{way} does not use the topics of MirrorMaker", hint="--translate mm2")
     own = {"allow_create": True, "out_of_range": OutOfRange.REJECT.value}
     return parse_request({**own, **params}, Strategy(kind=StrategyKind.MIGRATE)), migration
 
@@ -130,7 +130,7 @@ def _topic_map(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     for text in texts:
         old, equals, new = text.partition("=")
         if not (old and equals and new):
-            raise ChangeRefused("bad_topic_map", f"--topic-map {text!r} is no pair of names", hint="old=new")
+            raise ChangeRefused("bad_topic_map", f"--topic-map {text!r} is not a pair of names", hint="old=new")
         if old in found:
             raise ChangeRefused("bad_topic_map", f"--topic-map names {old!r} twice", hint="name it once")
         found[old] = new

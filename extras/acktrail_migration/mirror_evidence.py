@@ -226,7 +226,9 @@ def _mirror_pairs(
                 yield decode_pair(record.key, record.value, is_checkpoint=is_checkpoint)
         except AcktrailError as error:
             text = f"topic {topic!r}, offset {record.offset}: {error.message}"
-            raise ConfigurationError(text, hint="is it MirrorMaker 2's topic of this kind?") from error
+            raise ConfigurationError(
+                text, hint="check that it is the topic of MirrorMaker 2 for this purpose"
+            ) from error
 
 
 def _different(migration: Migration, offsets: Sequence[SourceOffset], source: Cluster, target: Cluster) -> Translations:

@@ -90,7 +90,7 @@ def plan_migration(
     states = read_source(source_tables, request, migration.at_ms)
     if states.cluster_id == target.admin.cluster_id:
         hint = "acktrail change plan reset --to-history takes a group back on its own cluster"
-        raise ChangeRefused("same_cluster", f"source and target are one cluster, {states.cluster_id}", hint=hint)
+        raise ChangeRefused("same_cluster", f"source and target are the same cluster, {states.cluster_id}", hint=hint)
     if source is not None:
         check_source(source, states.cluster_id)
     migration = replace(migration, source_cluster_id=states.cluster_id)
@@ -173,7 +173,7 @@ def _there(row: PartitionPlan, carried: CarriedState) -> CarriedState:
 def _not_carried(carried: CarriedState) -> Iterator[Found]:
     """What the source has and no request can set here."""
     if carried.archived:
-        text = f"{carried.archived} offsets that the source archived (given up on: poison, maybe) are delivered again"
+        text = f"{carried.archived} offsets that the source archived (possibly poison records) are delivered again"
         yield Severity.WARNING, "archived_not_carried", text
     if carried.acknowledged:
         text = (
@@ -200,7 +200,9 @@ def carry(
         place = (migration.target_topic(part.carried.topic), part.partition)
         if place in found[part.group_id]:
             text = f"two topics of the source would become {place[0]!r}"
-            raise ChangeRefused("two_topics_one_name", text, hint="give --topic-map or leave one out with --topic")
+            raise ChangeRefused(
+                "two_topics_one_name", text, hint="rename one with --topic-map, or leave one out with --topic"
+            )
         begins = begun.get((part.group_id, *place))
         if begins is None:
             found[part.group_id][place] = _translated(part, translations)

@@ -40,7 +40,7 @@ HOSTILE_JSON: Final = {
     "a number that becomes infinite": '{"name": "x", "config": {}, "ttl_s": 1e999}',
     "an integer of 400 digits": '{"name": "x", "config": {}, "ttl_s": 1' + "0" * 400 + "}",
     "an integer of 5,000 digits": '{"name": "x", "config": {}, "ttl_s": ' + "9" * 5_000 + "}",
-    "a key that is there twice": '{"name": "x", "config": {"a": "1", "a": "2"}, "target": "RUNNING"}',
+    "a key that occurs twice": '{"name": "x", "config": {"a": "1", "a": "2"}, "target": "RUNNING"}',
     "half a surrogate pair": '{"name": "\\ud800", "config": {}, "target": "RUNNING"}',
     "bytes that are no text": '{"name": "\udcff"}',
 }
@@ -51,7 +51,7 @@ HOSTILE_TOML: Final = {
     "a number that is none": "a = nan",
     "a number without end": "a = -inf",
     "an integer of 400 digits": f"a = 1{'0' * 400}",
-    "a key that is there twice": "a = 1\na = 2",
+    "a key that occurs twice": "a = 1\na = 2",
 }
 
 
@@ -116,7 +116,7 @@ def test_hostile_plan_is_one_line(text: str, tmp_path: Path, capsys: pytest.Capt
         capsys, "change", "apply", str(file), "--tables", str(tmp_path / "tables"), "--bootstrap-server", "localhost:1"
     )
 
-    assert any(words in done.complaint(2) for words in ("plan.json: is no JSON: ", "plan.json: is no text"))
+    assert any(words in done.complaint(2) for words in ("plan.json: is not JSON: ", "plan.json: is not text"))
 
 
 @pytest.mark.parametrize(

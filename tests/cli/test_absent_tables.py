@@ -109,7 +109,7 @@ def test_absent_tables_are_refused(command: str, kind: str, tmp_path: Path, caps
     root = tmp_path / "tables"
     why = {
         "absent": "there is no such folder",
-        "file": "that is no folder",
+        "file": "this is not a folder",
         "other": "none of the 1 files and folders there is a table",
         "hollow": "nothing is there",
     }
@@ -214,7 +214,7 @@ def test_upkeep_and_pages_of_absent_tables_fail(tmp_path: Path) -> None:
     """As functions, too: what the DAGs call."""
     file = tmp_path / "file"
     file.write_text("x")
-    with pytest.raises(NoTables, match="that is no folder"):
+    with pytest.raises(NoTables, match="this is not a folder"):
         maintain(TablesConfig(uri=str(file)), MaintenancePolicy())
     with pytest.raises(NoTables):
         dashboard_server(TablesConfig(uri=str(tmp_path / "none")), host="127.0.0.1", port=0)

@@ -112,7 +112,7 @@ def test_wrong_files_are_one_line(
         (FileNotFoundError(errno.ENOENT, "No usable temporary directory found"), ConfigurationError, "temporary"),
         (RuntimeError("Could not determine home directory."), ConfigurationError, "no home folder"),
         (MemoryError(), RetryableError, "memory ran out"),
-        (ImportError("libx.so: cannot open", name="numpy.core"), ConfigurationError, "numpy does not load: libx.so"),
+        (ImportError("libx.so: cannot open", name="numpy.core"), ConfigurationError, "numpy cannot be loaded: libx.so"),
         (ImportError("no such name", name="acktrail.view"), None, ""),
         (ModuleNotFoundError("No module named 'acktrail.x'", name="acktrail.x"), None, ""),
         (ValueError("a defect"), None, ""),

@@ -168,7 +168,7 @@ def test_a_duration_is_that_long_ago(number: int, unit: str) -> None:
 @pytest.mark.parametrize("text", ["0h", "1w", "1.5h", "-1h", "h", "now-1h", "1h ago", "\u0661h"])
 def test_what_is_no_duration_is_no_time(text: str) -> None:
     """One form alone: a whole number and a unit."""
-    with pytest.raises(InputError, match="is no time"):
+    with pytest.raises(InputError, match="is not a time"):
         time_ms("--since", text)
 
 

@@ -114,11 +114,11 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ('[profiles.p]\nbotstrap.servers="x"', "unknown key 'botstrap.servers'", "did you mean bootstrap.servers?"),
         ('[profiles.p]\ntable="x"', "unknown key 'table'", "did you mean tables?"),
-        ('[profiles.p]\ntables="s3://k:hidden-w0rd@b/x"', "tables has credentials", "tables.options"),
+        ('[profiles.p]\ntables="s3://k:hidden-w0rd@b/x"', "tables contains credentials", "tables.options"),
         ('[profiles.p.kafka]\nsasl.password="hidden-w0rd"', "sasl.password is a secret in plain text", "${env:NAME}"),
-        ('[profiles.p]\nbootstrap.servers=["hidden-w0rd"]', "bootstrap.servers: no text", "a text"),
-        ('[profiles]\np="hidden-w0rd"', "no table", "[profiles.NAME]"),
-        ('[profiles."p.q"]\ntables="x"\n[profiles.p]\ntables=""', "tables: no text", "a text"),
+        ('[profiles.p]\nbootstrap.servers=["hidden-w0rd"]', "bootstrap.servers: not a text", "a text"),
+        ('[profiles]\np="hidden-w0rd"', "not a table", "[profiles.NAME]"),
+        ('[profiles."p.q"]\ntables="x"\n[profiles.p]\ntables=""', "tables: not a text", "a text"),
     ],
 )
 def test_a_wrong_profile_is_refused_and_no_other(written: Written, text: str, message: str, hint: str) -> None:
@@ -135,10 +135,10 @@ def test_a_wrong_profile_is_refused_and_no_other(written: Written, text: str, me
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f'[profiles.p]\ntables="x"\ntables.options="{HIDDEN}"', "is no TOML, end of document"),
-        (f"x = {HIDDEN}", "is no TOML, line 1, column 5"),
+        (f'[profiles.p]\ntables="x"\ntables.options="{HIDDEN}"', "is not TOML, end of document"),
+        (f"x = {HIDDEN}", "is not TOML, line 1, column 5"),
         (f'rot = "{HIDDEN}"', "unknown key 'rot'"),
-        (f'profiles = "{HIDDEN}"', "profiles is no table"),
+        (f'profiles = "{HIDDEN}"', "profiles is not a table"),
     ],
 )
 def test_a_wrong_file_is_one_line(written: Written, text: str, message: str) -> None:
@@ -154,7 +154,7 @@ def test_a_wrong_file_is_one_line(written: Written, text: str, message: str) -> 
 def test_names_that_cannot_be_a_folder_are_refused(written: Written, name: str) -> None:
     """A profile's tables lie in a folder of its name."""
     found = read_profiles(written(f'root = "/tables"\n[profiles.{json.dumps(name)}]\n"bootstrap.servers" = "x:1"\n'))
-    with pytest.raises(ConfigurationError, match="no name for a profile"):
+    with pytest.raises(ConfigurationError, match="not a valid name of a profile"):
         found.profile(name)
 
 

@@ -47,14 +47,14 @@ def test_what_a_reference_leads_to_is_taken_as_it_is(monkeypatch: pytest.MonkeyP
     [
         ("${evn:PROBE}", "unknown provider", "did you mean ${env"),
         ("${vault:hidden-w0rd}", "unknown provider", "${file:PATH:KEY}"),
-        ("${env:}", "not complete", "${env:NAME}"),
-        ("${env:A:B}", "not complete", "${env:NAME}"),
-        ("${file:/a:b:c}", "not complete", "${file:PATH:KEY}"),
-        ("${file:/a:}", "not complete", "${file:PATH:KEY}"),
+        ("${env:}", "incomplete", "${env:NAME}"),
+        ("${env:A:B}", "incomplete", "${env:NAME}"),
+        ("${file:/a:b:c}", "incomplete", "${file:PATH:KEY}"),
+        ("${file:/a:}", "incomplete", "${file:PATH:KEY}"),
         ("${env:NO_SUCH_PROBE}", "${env:NO_SUCH_PROBE}: the variable is not set", "set NO_SUCH_PROBE"),
         ("${file:nowhere}", "${file:nowhere}: cannot read nowhere: No such file", "check the path"),
-        ("${file:/}", "/ is no file", "regular file"),
-        ("${file:/dev/zero}", "/dev/zero is no file", "regular file"),
+        ("${file:/}", "/ is not a regular file", "regular file"),
+        ("${file:/dev/zero}", "/dev/zero is not a regular file", "regular file"),
     ],
 )
 def test_a_wrong_reference_is_refused(text: str, message: str, hint: str) -> None:
@@ -90,9 +90,9 @@ def test_files_outside_the_allowed_folders_are_refused(tmp_path: Path) -> None:
     (allowed / "link").symlink_to("../outside")
     assert Providers(base=allowed, folders=[allowed]).resolve("${file:key}") == HIDDEN
     for path in ("../outside", "link", str(tmp_path / "outside")):
-        with pytest.raises(ConfigurationError, match="elsewhere than allowed"):
+        with pytest.raises(ConfigurationError, match="outside of the allowed folders"):
             Providers(base=allowed, folders=[allowed]).resolve(f"${{file:{path}}}")
-    with pytest.raises(ConfigurationError, match="elsewhere than allowed"):
+    with pytest.raises(ConfigurationError, match="outside of the allowed folders"):
         Providers(base=allowed, folders=[]).resolve("${file:key}")
 
 

@@ -369,7 +369,7 @@ def test_records_of_a_file_that_cannot_be_read_are_not_absent(sound: World, monk
     """Which records are there is not known then."""
     error = DamagedTables("cannot be read", hint="", table="state_records")
     monkeypatch.setattr(sound.tables, "file_batches", _Once(sound.tables.file_batches, error))
-    with pytest.raises(RetryableError, match="only at times"):
+    with pytest.raises(RetryableError, match="once and then not"):
         present_records(sound.tables)
     assert present_records(sound.tables).rows == {0: 8}
 

@@ -269,7 +269,7 @@ def test_a_phase_lands_once(tables: Tables) -> None:
         sink.put(batch)
         sink.put(batch)
         sink.flush()
-        with pytest.raises(ValueError, match="this one was flushed"):
+        with pytest.raises(ValueError, match="this one was committed already"):
             sink.put(batch)
     assert tables.read("group_observations").num_rows == 2
     with pytest.raises(ValueError, match="one phase"):
@@ -427,6 +427,8 @@ def test_tables_that_are_deleted_meanwhile_are_not_made_anew(tables: Tables) -> 
     shutil.rmtree(tables.root)
     sink.put(batch_of(task))
     for use in (sink.flush, sink.start):
-        with pytest.raises(ConfigurationError, match="state_records is gone: it was deleted while it was written"):
+        with pytest.raises(
+            ConfigurationError, match="state_records does not exist any more: it was deleted during the write"
+        ):
             use()
     assert not Path(tables.root).exists()

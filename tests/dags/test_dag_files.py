@@ -416,7 +416,7 @@ def test_connections_alone_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     reports_folder = import_module("acktrail_dags.task_inputs")._reports_folder
     assert (reports_folder("prod-eu"), reports_folder(None)) == (Path("/reports/prod-eu"), Path("/reports"))
     monkeypatch.delenv("ACKTRAIL_TABLES")
-    with pytest.raises(ConfigurationError, match="no tables named"):
+    with pytest.raises(ConfigurationError, match="no root of tables is given"):
         _target("prod-eu")
 
 

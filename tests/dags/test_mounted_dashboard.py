@@ -283,5 +283,5 @@ def test_without_tables_the_page_says_what_to_set(airflow_home: Path, monkeypatc
     with api_server({}) as server:
         answer = server.get(f"{PREFIX}/findings", headers=token("VIEWER"))
         assert answer.status_code == 503
-        assert "no tables named" in answer.text
+        assert "no root of tables is given" in answer.text
         assert server.get(f"{PREFIX}/findings").status_code == 401

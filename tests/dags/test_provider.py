@@ -221,7 +221,7 @@ HOSTILE: Final = "g\x1b[31m\n`<b>"
         (lambda: operators.ShareGroupPlanOperator(group_id="g", strategy="to-nowhere"), "one of to-earliest"),
         (
             lambda: operators.ShareGroupPlanOperator(group_id="g", strategy="to-earliest"),
-            "no tables named (give tables_uri, or set",
+            "no root of tables is given (give tables_uri, or set",
         ),
         (lambda: operators.ShareGroupApplyOperator(plan="p1"), "PLAN.output"),
         (lambda: operators.ShareGroupVerifyOperator(plan={"plan_id": "p1"}), "PLAN.output"),

@@ -153,17 +153,17 @@ def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.Monke
         task_inputs.spark_master("nowhere")
     assert "airflow connections add nowhere" in (found.value.hint or "")
     monkeypatch.setenv("AIRFLOW_CONN_EMPTY", "spark://")
-    with pytest.raises(ConfigurationError, match="names no Spark"):
+    with pytest.raises(ConfigurationError, match="has no host"):
         task_inputs.spark_master("empty")
     monkeypatch.setenv("AIRFLOW_CONN_FAR", '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode":"cluster"}}')
-    with pytest.raises(ConfigurationError, match="'far' asks for a driver on the cluster"):
+    with pytest.raises(ConfigurationError, match="'far' requires a driver on the cluster, which is not supported"):
         task_inputs.spark_master("far")
 
 
 FAILED = [
     errors.NotAuthorized("READ", "topic __share_group_state"),
     errors.ForeignCluster("the tables belong to another cluster", hint="name other tables"),
-    errors.ConfigurationError("no tables named", hint="name them"),
+    errors.ConfigurationError("no root of tables is given", hint="name them"),
     errors.UnknownName("group", "g", nearest=["h"]),
     errors.QualityGateFailed([("reconciliations", "start offset within the log", 3)]),
 ]
@@ -367,7 +367,8 @@ def test_a_plan_of_nothing_fails_with_its_refusal(tmp_path: Path) -> None:
     made = planned(tmp_path, a_plan(a_request(), a_snapshot(partitions=())))
     for partial in (False, True):
         with pytest.raises(
-            exceptions.AirflowFailException, match=r"^no share partition is in the scope;.*row_count_as_planned"
+            exceptions.AirflowFailException,
+            match=r"^the given topics and groups have no share partition;.*row_count_as_planned",
         ):
             reset_steps.check_plan.function(made | {"partial": partial})
 
@@ -387,7 +388,7 @@ def standing(folder: Path) -> str:
 
 def test_who_was_not_asked_did_not_decide(tmp_path: Path) -> None:
     """An approval that somebody marked as a success by hand approves nothing, and rejects nothing."""
-    with pytest.raises(exceptions.AirflowFailException, match="no one was asked"):
+    with pytest.raises(exceptions.AirflowFailException, match="the task approve has no answer"):
         decide(planned(tmp_path), "", None)
     assert standing(tmp_path) == "PLANNED"
 
@@ -551,12 +552,12 @@ def test_cleared_run_stays_red_while_its_plan_is_open(tmp_path: Path, monkeypatc
     entry = audit_entry(plan, 1, BEFORE, plan.group_ids[0], detail={})
     api.open_journal(tables, plan).note([entry])
     with pytest.raises(
-        exceptions.AirflowFailException, match=rf"{plan.plan_id}.* is not settled.*Clear the task verify"
+        exceptions.AirflowFailException, match=rf"{plan.plan_id}.* is not determined.*Clear the task verify"
     ):
         begun("r1")
     assert begun("r2")
     shutil.rmtree(tmp_path)
-    with pytest.raises(exceptions.AirflowFailException, match="the tables have lost it"):
+    with pytest.raises(exceptions.AirflowFailException, match="the tables no longer have it"):
         begun("r1", {"chosen_options": ["Approve"]})
 
 
@@ -650,7 +651,7 @@ def test_messages_name_the_fields_of_the_form(tmp_path: Path, monkeypatch: pytes
         ({**earliest, "all_topics": True, "strategy": "to-offset"}, "Where to: to-offset needs Offset"),
         (
             {**earliest, "strategy": "from-file", "file": "/offsets/f", "all_topics": True},
-            "“Where to: from-file” names the partitions itself",
+            "“Where to: from-file” already names the partitions",
         ),
         ({**earliest, "topics": ["orders:0", "orders:0"]}, "“Topics”: orders:0 is named twice"),
         ({**earliest, "all_topics": True, **later}, "“Where to: to-history” 2999-01-01T00:00:00"),

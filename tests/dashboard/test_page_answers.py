@@ -190,7 +190,7 @@ def test_a_plan_has_its_whole_life_on_one_page(own: Site, root: Path) -> None:
     write_evidence_tables(own.tables)
     status, text = own.page("change?plan=2026000001")
     assert status == 200
-    words = ("done with are delivered again", "In flight, delivery counts dropped", "Verification", "planned")
+    words = ("had finished are delivered again", "In flight, delivery counts dropped", "Verification", "planned")
     for part in (*words, "lease taken", "before call", "after call"):
         assert part in text, part
     assert "consistent in itself; compared with no anchor" in own.page("changes")[1]

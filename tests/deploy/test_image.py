@@ -87,7 +87,7 @@ def test_missing_configuration_is_one_clear_line(podman: Containers) -> None:
     for words, said in (
         ((), "cannot read /etc/acktrail/worker.toml: No such file or directory"),
         (("groups", "list"), "no broker named"),
-        (("dashboard", "serve"), "no tables named"),
+        (("dashboard", "serve"), "no root of tables is given"),
         (("connect", "health", "/etc/acktrail/worker.toml"), "cannot read /etc/acktrail/worker.toml"),
     ):
         done = acktrail(podman, *words)

@@ -205,7 +205,7 @@ def test_the_newest_complete_observation_is_taken(world: World) -> None:
     world.observe("a-newer")
     world.sample("half", "before")
     assert reconcile(world.config).run_id == "a-newer"
-    with pytest.raises(InputError, match="no sample from after"):
+    with pytest.raises(InputError, match="no answers of the brokers from after"):
         reconcile(world.config, "half")
 
 

@@ -156,9 +156,9 @@ def test_other_properties_of_a_tools_file_are_passed_over() -> None:
         ({"ssl_truststore_location": "/a.jks"}, "not a PEM"),
         ({"sasl_passwort": SECRET}, "sasl.passwort"),
         ({**OAUTH, "sasl_oauthbearer_client_credentials_client_secret": ""}, "client.secret is missing"),
-        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": f"http://idp/?key={SECRET}"}, "is no https URL"),
-        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": f"https://u:{SECRET}@idp/"}, "is no https URL"),
-        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": "https://idp:x/"}, "is no https URL"),
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": f"http://idp/?key={SECRET}"}, "is not an https URL"),
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": f"https://u:{SECRET}@idp/"}, "is not an https URL"),
+        ({**OAUTH, "sasl_oauthbearer_token_endpoint_url": "https://idp:x/"}, "is not an https URL"),
         ({**OAUTH, "sasl_oauthbearer_extensions": "logical"}, "name=value"),
         ({**OAUTH, "sasl_oauthbearer_extensions": "auth=x"}, "SASL extension 'auth'"),
         ({**OAUTH, "sasl_oauthbearer_method": "default"}, "sasl.oauthbearer.method"),
@@ -204,7 +204,7 @@ def test_every_address_is_tried_and_named() -> None:
     dead = [f"127.0.0.1:{port}" for port in free_ports()]
     error = unreachable(",".join(dead))
     assert all(said in error.message for said in (*dead, "refused"))
-    with pytest.raises(RetryableError, match="'orders' cannot be asked right now"):
+    with pytest.raises(RetryableError, match="'orders' is not available right now"):
         TargetTopics(KafkaConfig(bootstrap_servers=dead[0], request_timeout_ms=500)).ready("orders", None, -1)
 
 

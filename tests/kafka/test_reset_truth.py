@@ -270,8 +270,8 @@ def test_every_number_of_a_plan_counts_what_a_share_consumer_gets(
     assert (totals["to_deliver"], totals["hidden_ahead"], totals["delivered_again"]) == (comes, 12 - comes, comes - 1)
     assert (totals["acknowledgements_forgotten"], totals["archived_forgotten"]) == (comes - 2, 1)
     texts = [notice["text"] for notice in plan["notices"]]
-    assert f"{comes - 1} records that the group was done with are delivered again" in texts
-    assert "1 archived records (given up on: poison, maybe) are delivered again" in texts
+    assert f"{comes - 1} records that the group had finished are delivered again" in texts
+    assert "1 archived records (possibly poison records) are delivered again" in texts
     assert f"new start offsets on: {comes}\n" in plan_text(from_json_value(ResetPlan, plan))
     here.store(plan)
     assert validate_plan(here.tables, plan["plan_id"]).failed == ()

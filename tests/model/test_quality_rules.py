@@ -77,11 +77,11 @@ def test_the_file_is_what_is_loaded() -> None:
     ("old", "new", "says"),
     [
         ('severity = "', 'severity = "very ', "is not a valid QualitySeverity"),
-        ('title = "', 'headline = "', "'headline' is no field of a QualityRule"),
+        ('title = "', 'headline = "', "'headline' is not a field of QualityRule"),
         ('title = "', 'title = ["', "line"),
-        ("sources = [", "sources = [7, ", "'sources' is no list of texts"),
-        ('why = "', 'why = ""\n# "', "'why' is no text"),
-        ('expect = "', 'expect = "about ', "is no condition, such as"),
+        ("sources = [", "sources = [7, ", "'sources' is not a list of texts"),
+        ('why = "', 'why = ""\n# "', "'why' is not a text"),
+        ('expect = "', 'expect = "about ', "is not a condition such as"),
         ('expect = "', '# "', "it has suites and no 'expect'"),
         ('suites = ["', 'suites = []  # ["', "it has 'expect' and no suites"),
         ("suites = [", "# [", "'suites' is missing"),
@@ -118,4 +118,4 @@ def test_a_wrong_file_is_an_error_where_a_rule_is_used(monkeypatch: pytest.Monke
     monkeypatch.setattr(catalogue, "package_texts", lambda _: [(Branch(package="growth"), wrong)])
     with pytest.raises(ConfigurationError, match=r"growth/rules\.toml, line 3: 'severity' is missing") as caught:
         rule_catalogue.__wrapped__()
-    assert "install acktrail again" in caught.value.hint
+    assert "reinstall acktrail" in caught.value.hint

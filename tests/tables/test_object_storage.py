@@ -116,7 +116,7 @@ def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
 
     commit = f"_delta_log/{snapshot.version:020d}.json"
     place.stub_commit(commit, "{")
-    with pytest.raises(DamagedTables, match=f"table state_records: {commit} is no JSON"):
+    with pytest.raises(DamagedTables, match=f"table state_records: {commit} is not JSON"):
         tables.read("state_records")
     place.stub_commit(commit, EMPTY_COMMIT)
     assert place.damage() == []
@@ -316,7 +316,7 @@ def test_a_profile_or_the_environment_gives_credentials(s3: S3, tables: TablesCo
 def test_a_commit_through_a_bad_network_lands_once_or_not_at_all(
     s3: S3, tables: TablesConfig, action: str, times: int, more: dict[str, Any], lands: bool, has_position: bool
 ) -> None:
-    """The caller is told which: an error that says that nothing landed is true, and no row is there twice, also where
+    """The caller is told which: an error that says that nothing landed is true, and no row occurs twice, also where
     the response of a commit got lost, with a position and without."""
     store = Tables(tables)
     before = stored(tables)

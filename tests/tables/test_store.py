@@ -155,9 +155,9 @@ def test_positions_survive_checkpoints(tables: Tables) -> None:
         (_DATA, lambda file: file.write_bytes(file.read_bytes()[:-20]), "bytes, the log says"),
         (_DATA, lambda file: file.write_bytes(bytes(99) + file.read_bytes()[99:]), "cannot be read"),
         (_DATA, lambda file: file.unlink(), "is missing"),
-        (_COMMIT, lambda file: file.write_text('{"add":'), "is no JSON"),
+        (_COMMIT, lambda file: file.write_text('{"add":'), "is not JSON"),
         (_COMMIT, lambda file: file.unlink(), "is missing"),
-        (_CHECKPOINT, lambda file: file.write_bytes(b"PAR1 and nothing else"), "is no Parquet file"),
+        (_CHECKPOINT, lambda file: file.write_bytes(b"PAR1 and nothing else"), "is not a Parquet file"),
         (_CHECKPOINT, lambda file: file.unlink(), "is missing"),
     ],
 )

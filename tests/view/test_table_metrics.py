@@ -25,7 +25,7 @@ Series = dict[str, dict[tuple[str, ...], float]]
 
 
 def parsed(text: str) -> Series:
-    """Values by name and labels in the order of their names, without the cluster's. No series is there twice."""
+    """Values by name and labels in the order of their names, without the cluster's. No series occurs twice."""
     found: Series = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -194,6 +194,6 @@ def test_a_file_is_whole_or_not_there(health: HealthTables, tmp_path: Path, caps
     assert set(parsed((folder / "a.prom").read_text())) == set(parsed(printed))
     lost = run(capsys, "tables", "metrics", "--out", tmp_path / "no" / "a.prom", "--tables", health.config.uri)
     assert "cannot be written" in lost.complaint(3)
-    assert "is no host:port" in run(
+    assert "is not host:port" in run(
         capsys, "tables", "metrics", "--listen", "x", "--tables", health.config.uri
     ).complaint(3)

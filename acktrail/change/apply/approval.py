@@ -76,8 +76,8 @@ class Admission:
         if step is Step.APPROVE:
             self._check_age()
             if self.rule is ApprovalRule.SECOND_PERSON and self._is_requester(actor):
-                hint = "somebody else approves it (ACKTRAIL_RESET_APPROVAL=second-person)"
-                raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
+                hint = "another person must approve it (ACKTRAIL_RESET_APPROVAL=second-person)"
+                raise ChangeRefused("own_approval", f"{actor} requested the plan, and so may not approve it", hint=hint)
         if actor not in self._decided_by(before, step):
             event = next(event for event, decided in DECIDES.items() if decided is step)
             entry = audit_entry(self.plan, 0, Event(event), detail={"note": why} if why else {})

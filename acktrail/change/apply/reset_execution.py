@@ -147,7 +147,7 @@ def _executable(plan: ResetPlan, done: frozenset[Key], *, partial: bool) -> tupl
     rows = tuple(row for row in plan.executable(partial=partial) if row.key not in done)
     if not rows and not done:
         if not plan.refusals:
-            raise ChangeRefused("nothing_to_reset", "the plan has no share partition")
+            raise ChangeRefused("nothing_to_reset", "the plan contains no share partition")
         hint = "" if partial else kind_of(plan).if_refused
         raise refusal_error(plan.refusals, plan.groups, hint=hint)
     return rows
@@ -210,11 +210,11 @@ def _done_before(run: ChangeRun[ResetPlan]) -> frozenset[Key]:
     journal, plan = run.journal, run.plan
     check_not_undone(journal.tables, plan)
     if any(notice not in plan.notices for notice in unanswered_now(journal.tables, plan)):
-        text = "another plan was sent to the same share partitions since, and its outcome is not known"
+        text = "another plan was sent to the same share partitions after this plan, and its outcome is unknown"
         raise PlanStale("unanswered_request", text, hint=PLAN_AGAIN)
     done = _still_done(run)
     if run.is_done and any(row.key not in done for row in plan.executable(partial=True)):
-        text = f"plan {plan.plan_id} was carried out, and not everything is at its target any more"
+        text = f"plan {plan.plan_id} was applied, but some share partitions are no longer at their target"
         raise ChangeRefused("plan_carried_out", text, hint=PLAN_AGAIN)
     return done
 

@@ -170,7 +170,7 @@ def _why_broken(row: AuditRow, number: int, previous: str) -> str | None:
     if row.sequence is None:
         return "a row lost its sequence"
     if row.sequence < number:
-        return f"row {row.sequence} is there twice"
+        return f"row {row.sequence} occurs twice"
     if row.sequence > number:
         return "the row is missing"
     if row.previous_hash != previous:

@@ -128,7 +128,7 @@ class Journal:
                 self._compact(AUDIT)
             self._unnoted = []
             return
-        raise errors.ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
+        raise errors.ConcurrentCommit("reset_audit is changed all the time by other writers", hint="run again")
 
     def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
         """Return the audit rows from sequence `first` on whose columns have these values, in order."""
@@ -158,7 +158,7 @@ class Journal:
         """Return whether the audit says that `plan` was stored. Raises PlanStale: it has another plan with this id."""
         rows = self.audit({"plan_id": plan.plan_id})
         if any(row.plan_hash != plan.plan_hash for row in rows):
-            text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
+            text = f"plan {plan.plan_id} is not the plan that was stored: the audit has another hash"
             raise errors.PlanStale("edited_plan", text, hint=f"{PLAN_AGAIN}, and see acktrail change audit")
         return any(row.event == Event.PLANNED for row in rows)
 
@@ -238,7 +238,7 @@ class Journal:
         what = "is missing" if not rows else "was altered" if len(rows) == 1 else "is there more than once"
         raise errors.ConfigurationError(
             f"tables at {self._tables.root}: the audit is broken: its newest row, {newest}, {what}",
-            hint="see acktrail change audit; bring the table reset_audit back from a copy",
+            hint="see acktrail change audit; restore the table reset_audit from a backup",
             data={"table": AUDIT, "sequence": newest},
         )
 

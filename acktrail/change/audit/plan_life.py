@@ -122,7 +122,7 @@ class Lease:
     def text(self, now_ms: int) -> str:
         """Return who has it for how long, for people."""
         left = (self.expires_at_ms - now_ms) // 1000 + 1
-        return f"process {self.pid} on {self.host} has it, for at most {left} s more"
+        return f"process {self.pid} on {self.host} holds the lease for at most {left} s more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,13 +250,13 @@ class NextStep(NamedTuple):
 
 _REJECTED: Final = Refusal("plan_rejected", "was rejected")
 _EXPIRED: Final = Refusal("plan_expired", "has expired: it was not approved in time")
-_BUSY: Final = Refusal("plan_running", "is being carried out")
-_OPEN: Final = Refusal("plan_unsettled", "was sent, and what became of it was not looked for")
-_UNCLEAR: Final = Refusal("plan_unsettled", "was sent, and what became of it is not known")
-_OVERWRITTEN: Final = Refusal("plan_overwritten", "was carried out, and something else is there now")
-_CARRIED_OUT: Final = Refusal("plan_carried_out", "was carried out")
-_UNDONE: Final = Refusal("plan_undone", "was taken back")
-_NOTHING: Final = Refusal("nothing_to_undo", "changed nothing: there is nothing to take back")
+_BUSY: Final = Refusal("plan_running", "is being applied")
+_OPEN: Final = Refusal("plan_unsettled", "was sent, and its outcome was not verified")
+_UNCLEAR: Final = Refusal("plan_unsettled", "was sent, and its outcome is unknown")
+_OVERWRITTEN: Final = Refusal("plan_overwritten", "was applied, and another change has overwritten it")
+_CARRIED_OUT: Final = Refusal("plan_carried_out", "was applied already")
+_UNDONE: Final = Refusal("plan_undone", "was undone")
+_NOTHING: Final = Refusal("nothing_to_undo", "changed nothing: there is nothing to undo")
 _Answer = ChangeStatus | Refusal
 _ROWS: Final[Mapping[tuple[ChangeStatus, str | None], tuple[_Answer, ...]]] = {
     # APPROVE, REJECT, EXPIRE, APPLY, UNDO
@@ -340,7 +340,7 @@ class PlanLife:
     def _error(self, refusal: Refusal) -> AcktrailError:
         if refusal is _BUSY:
             group = next(group for group in self.groups if group.standing is self.standing)
-            hint = f"process {group.lease.pid} on {group.lease.host} has it" if group.lease else "try again"
+            hint = f"process {group.lease.pid} on {group.lease.host} applies it" if group.lease else "try again"
             return ChangeInProgress(group.group_id, plan_id=self.plan_id, hint=f"{refusal.text}: {hint}")
         text, data = f"plan {self.plan_id} {refusal.text}{self._by(refusal)}", {"plan": self.plan_id}
         if refusal in (_OPEN, _UNCLEAR):

@@ -176,10 +176,10 @@ def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> N
     """Raise PlanStale if a plan is from the future (`from_the_future`) or too old (`too_old`)."""
     created_at = instant_text(created_at_ms)
     if created_at_ms > now_ms + _CLOCK_SKEW_MS:
-        text = f"the plan says it was made at {created_at}, and it is {instant_text(now_ms)}"
+        text = f"the plan was made at {created_at}, but it is {instant_text(now_ms)} here"
         raise PlanStale("from_the_future", text, hint="check the clocks of both machines")
     if now_ms - created_at_ms > longest_ms:
-        raise PlanStale("too_old", f"the plan was made at {created_at}", hint=PLAN_AGAIN)
+        raise PlanStale("too_old", f"the plan is too old: it was made at {created_at}", hint=PLAN_AGAIN)
 
 
 def partition_rows(plan: ChangePlan) -> list[dict[str, Any]]:

@@ -46,11 +46,16 @@ def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Planned
     found += [Notice(*one, group_id=group.group_id) for group in snapshot.groups for one in _on_group(request, group)]
     found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in refusals_of_topic(topic)]
     for (group_id, topic_id), count in Counter((key.group_id, key.topic_id) for key in snapshot.hidden).items():
-        text = f"{count} share partition(s) of the topic with this id are not in the plan: DESCRIBE on it is missing"
+        text = (
+            f"{count} share partition(s) of the topic with this id are not in the plan, because DESCRIBE on the "
+            "topic is missing"
+        )
         found.append(Notice(Severity.REFUSAL, "hidden_topic", text, group_id, topic_id))
     found += [*_passed(rows), *_counts_offsets(rows)]
     if not snapshot.partitions and not any(topic.error_code for topic in snapshot.topics):
-        found.append(Notice(Severity.REFUSAL, "nothing_to_reset", "no share partition is in the scope"))
+        found.append(
+            Notice(Severity.REFUSAL, "nothing_to_reset", "the given topics and groups have no share partition")
+        )
     topics = {topic.topic: topic for topic in snapshot.topics}
     for row in rows:
         facts = row.facts
@@ -68,20 +73,25 @@ def _on_cluster(request: ResetRequest, snapshot: Snapshot) -> Iterator[Found]:
         )
         yield Severity.REFUSAL, "unsupported_release", text
     if reason is not None and request.without_state:
-        text = f"nothing is counted, and only the broker's description can be verified: {reason}"
+        text = f"records are not counted, and only the broker's description can be used for verification: {reason}"
         yield Severity.SERIOUS, "without_state", text
         if request.all_topics:
-            text = "topics that this principal may not DESCRIBE are left out unseen, if the groups have any"
+            text = (
+                "topics that this principal may not DESCRIBE are left out, and acktrail cannot see whether there "
+                "are any"
+            )
             yield Severity.SERIOUS, "topics_unseen", text
     elif reason is not None:
-        text = f"what is forgotten or skipped is not known: {reason} (--without-state plans all the same)"
+        text = (
+            f"it is unknown which records are skipped or delivered again: {reason} (--without-state plans without this)"
+        )
         yield Severity.REFUSAL, "state_unreadable", text
     for pattern in snapshot.unmatched:
         yield Severity.REFUSAL, "no_such_group", f"no share group matches {pattern!r}"
     if request.strategy.kind is StrategyKind.TO_SNAPSHOT:
         text = (
-            "start offsets only: what single records were (acknowledged, archived, released, their delivery counts) "
-            "cannot come back, Kafka has no request for it"
+            "only start offsets are restored: the state of single records (acknowledged, archived, released, "
+            "delivery counts) cannot be restored, because Kafka has no request for it"
         )
         yield Severity.WARNING, "states_stay_forgotten", text
 
@@ -135,7 +145,7 @@ def _passed(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
     for (reason, unit), numbers in unknown.items():
         text = (
             f"{sum(numbers)} {unit} below the start offsets of {len(numbers)} share partition(s) are delivered again, "
-            f"and how many of them were acknowledged or archived is not known for sure: {reason}"
+            f"and it is uncertain how many of them were acknowledged or archived: {reason}"
         )
         yield Notice(Severity.WARNING, "passed_unknown", text)
 
@@ -144,9 +154,9 @@ def _counts_offsets(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
     counted = [row for row in rows if row.impact is not None and row.impact.unit is CountUnit.OFFSETS]
     if counted:
         text = (
-            f"the numbers of {len(counted)} share partition(s) count offsets, markers of transactions, aborted records "
-            "and what compaction removed among them: the log is long, a transaction is open, or share.isolation.level "
-            "of the group may not be read"
+            f"the numbers of {len(counted)} share partition(s) count offsets, not records. They include "
+            "transaction markers, aborted records and compacted records, because the log is long, a transaction is "
+            "open, or acktrail may not read share.isolation.level of the group"
         )
         yield Notice(Severity.INFO, "offsets_not_records", text)
 
@@ -170,7 +180,7 @@ def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow) -> 
         yield from _delivers_again(row.impact)
     yield from _moved_on(request, facts)
     if not (facts.is_described or facts.is_new_group or request.strategy.kind in _GIVES_STATE):
-        text = "the group has no state there: the reset gives it some, whether it is subscribed or not"
+        text = "the group has no state there: the reset creates one, even if the group does not subscribe to the topic"
         yield Severity.WARNING, "new_to_group", text
 
 
@@ -178,7 +188,7 @@ def _on_target(resolution: Resolution) -> Iterator[Found]:
     if resolution.refusal is not None:
         yield Severity.REFUSAL, *resolution.refusal
     if resolution.clamp is not None and resolution.target is not None:
-        text = f"offset {resolution.wanted} is {_WHERE[resolution.clamp]}: {resolution.target} is taken"
+        text = f"offset {resolution.wanted} is {_WHERE[resolution.clamp]}: offset {resolution.target} is used instead"
         yield Severity.WARNING, "clamped", text
     if resolution.note is not None:
         yield Severity.WARNING, *resolution.note
@@ -188,11 +198,11 @@ def _on_state(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
     recorded = None if facts.state is None else facts.state.start_offset
     if facts.state_reason is not None:
         if not request.without_state:
-            yield Severity.REFUSAL, "state_unreadable", f"its state is not known: {facts.state_reason}"
+            yield Severity.REFUSAL, "state_unreadable", f"its state is unknown: {facts.state_reason}"
     elif recorded != facts.start_offset:
         text = (
-            f"the state topic has start offset {_text(recorded)}, the broker says {_text(facts.start_offset)}: "
-            "something is at work; plan again"
+            f"the state topic has start offset {_text(recorded)}, the broker reports {_text(facts.start_offset)}: "
+            "another process changes it now; make the plan again"
         )
         yield Severity.REFUSAL, "state_disagrees", text
 
@@ -204,12 +214,12 @@ def _text(offset: int | None) -> str:
 def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
     if request.strategy.kind in WERE_THERE:
         count = "" if impact.skipped is None else f"{impact.skipped} "
-        text = f"{count}records before {target} are skipped: the group was done with them then"
+        text = f"{count}records before {target} are skipped: the group had finished them at that time"
         return Severity.WARNING, "passed_before", text
     if impact.skipped is None:
-        text = f"records before {target} may be skipped for good, how many is not known: {impact.reason}"
+        text = f"records before {target} may be skipped permanently; their number is unknown: {impact.reason}"
     else:
-        text = f"{impact.skipped} {impact.unit} that are not finished are skipped for good"
+        text = f"{impact.skipped} {impact.unit} that are not finished are skipped permanently"
     if request.allow_skip:
         return Severity.SERIOUS, "skips", text
     return Severity.REFUSAL, "would_skip", f"{text} (--allow-skip allows it)"
@@ -218,10 +228,10 @@ def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
 def _delivers_again(impact: Impact) -> Iterator[Found]:
     if impact.archived_known:
         least = "" if impact.archived_forgotten is not None else "at least "
-        text = f"{least}{impact.archived_known} archived {impact.unit} (given up on: poison, maybe) are delivered again"
+        text = f"{least}{impact.archived_known} archived {impact.unit} (possibly poison records) are delivered again"
         yield Severity.WARNING, "archived_again", text
     if impact.delivered_again:
-        text = f"{impact.delivered_again} {impact.unit} that the group was done with are delivered again"
+        text = f"{impact.delivered_again} {impact.unit} that the group had finished are delivered again"
         yield Severity.WARNING, "delivered_again", text
 
 
@@ -234,7 +244,7 @@ def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
         return
     work = f", and records from there on were delivered ({len(batches)} batches)" if batches else ""
     text = (
-        f"it moved on since the plan left it at {_text(left_at)}: the start offset is {_text(facts.start_offset)}{work}"
+        f"it changed after the plan set it to {_text(left_at)}: the start offset is {_text(facts.start_offset)}{work}"
     )
     if request.allow_moved_on:
         yield Severity.SERIOUS, "moved_on", text

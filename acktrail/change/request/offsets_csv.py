@@ -44,9 +44,9 @@ def offset_rows(file: Path) -> Iterator[OffsetRow]:
         text = f"cannot be read ({type(error).__name__})"
         raise MalformedFile(text, file=str(file), hint="check the path") from error
     except UnicodeDecodeError as error:
-        raise MalformedFile("is no UTF-8 text", file=str(file), hint=_HINT) from error
+        raise MalformedFile("is not UTF-8 text", file=str(file), hint=_HINT) from error
     except csv.Error as error:
-        raise MalformedFile(f"is no CSV ({error})", file=str(file), hint=_HINT) from error
+        raise MalformedFile(f"is not CSV ({error})", file=str(file), hint=_HINT) from error
     if is_empty:
         raise ChangeRefused("empty_file", f"{file} holds no offsets", hint=_HINT)
 
@@ -59,7 +59,7 @@ def with_named_groups(request: reset_request.ResetRequest) -> reset_request.Rese
         return request
     named = {row.group_id for row in offset_rows(Path(request.strategy.source or ""))}
     if None in named:
-        raise ChangeRefused("no_group", "the file names no group", hint="give --group")
+        raise ChangeRefused("no_group", "the file does not name a group", hint="give --group")
     return reset_request.check_request(replace(request, groups=tuple(sorted(group or "" for group in named))))
 
 
@@ -77,14 +77,16 @@ def check_rows(
         if unknown > _MOST_UNKNOWN:
             text = f"more than {_MOST_UNKNOWN} lines name partitions that are not there"
             last = f"line {row.line}: {reset_request.excerpt(row.topic)}:{row.partition}"
-            raise ChangeRefused("unknown_partition", f"{text}, the last one in {last}", hint="is it of this cluster?")
+            raise ChangeRefused(
+                "unknown_partition", f"{text}, the last one in {last}", hint="check that the file is from this cluster"
+            )
         if row.group_id is None and len(groups) != 1:
-            text = "the file names no groups, and several are to be reset"
-            raise ChangeRefused("two_groups_one_column", text, hint="one --group at a time")
+            text = "the file does not name groups, but several groups are to be reset"
+            raise ChangeRefused("two_groups_one_column", text, hint="reset one --group at a time")
         group = groups[0] if row.group_id is None else row.group_id
         if group not in found:
-            text = f"line {row.line} is about group {reset_request.excerpt(group)}"
-            raise ChangeRefused("wrong_group", text, hint="name it with --group, or take the line out")
+            text = f"line {row.line} names group {reset_request.excerpt(group)}"
+            raise ChangeRefused("wrong_group", text, hint="add --group for it, or remove the line")
         where = (row.topic, row.partition)
         if where in found[group]:
             text = f"line {row.line} names {reset_request.excerpt(row.topic)}:{row.partition} again"
@@ -105,7 +107,9 @@ def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:
             raise MalformedFile(f"{len(columns)} columns, not {wanted}", file=file, line=line, hint=_HINT)
         *group, topic, partition, offset = columns
         if not _is_small(partition) or not topic:
-            raise MalformedFile(f"{reset_request.excerpt(partition)} is no partition", file=file, line=line, hint=_HINT)
+            raise MalformedFile(
+                f"{reset_request.excerpt(partition)} is not a partition", file=file, line=line, hint=_HINT
+            )
         number = int(offset) if _is_small(offset) else reset_request.parse_offset(offset, f"line {line}")
         yield OffsetRow(group[0] if group else None, topic, int(partition), number, line)
 

@@ -138,7 +138,7 @@ def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -
     """Return the strategy among those given, each with its value. Raises ChangeRefused: `no_strategy`,
     `two_strategies`, or the rule that its value breaks."""
     if not chosen or not _OWN_REQUEST.isdisjoint(chosen):
-        raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {_OPTIONS}")
+        raise ChangeRefused("no_strategy", "no target of the reset is given", hint=f"give one of {_OPTIONS}")
     if len(chosen) != 1:
         names = ", ".join(f"--{kind.value}" for kind in chosen)
         raise ChangeRefused("two_strategies", f"{names} exclude each other", hint="give one of them")
@@ -178,7 +178,7 @@ def parse_moment(text: str) -> int:
             hint = "append Z for UTC, or an offset such as +02:00"
             raise ChangeRefused("timezone_missing", f"{excerpt(text)} has no time zone", hint=hint) from None
         hint = "for example 2026-01-31T13:30:00Z, ...T13:30:00.000+02:00, or 1h for an hour ago"
-        raise ChangeRefused("bad_datetime", f"{excerpt(text)} is no date and time", hint=hint) from None
+        raise ChangeRefused("bad_datetime", f"{excerpt(text)} is not a date and time", hint=hint) from None
     if moment_ms < 0:
         raise ChangeRefused("bad_datetime", f"{excerpt(text)} is before 1970", hint="records have no such time")
     return moment_ms
@@ -190,9 +190,11 @@ def parse_duration(text: str) -> int:
         duration_ms = iso_duration_ms(text)
     except ValueError:
         hint = "for example PT30M, PT6H or P1DT12H"
-        raise ChangeRefused("bad_duration", f"{excerpt(text)} is no duration", hint=hint) from None
+        raise ChangeRefused("bad_duration", f"{excerpt(text)} is not a duration", hint=hint) from None
     if duration_ms > _LONGEST_MS:
-        raise ChangeRefused("bad_duration", f"{excerpt(text)} is longer than Kafka exists", hint="for example P7D")
+        raise ChangeRefused(
+            "bad_duration", f"{excerpt(text)} is too long: Kafka did not exist then", hint="for example P7D"
+        )
     return duration_ms
 
 
@@ -208,14 +210,14 @@ def parse_offset(text: str, where: str) -> int:
         raise ChangeRefused("negative_target", f"{where}: {excerpt(text.strip())} is below 0", hint=hint)
     if not re.fullmatch(r"\d{1,19}", text.strip(), re.ASCII) or int(text) > LARGEST_OFFSET:
         hint = f"a number from 0 to {LARGEST_OFFSET}"
-        raise ChangeRefused("bad_offset", f"{where}: {excerpt(text)} is no offset", hint=hint)
+        raise ChangeRefused("bad_offset", f"{where}: {excerpt(text)} is not an offset", hint=hint)
     return int(text)
 
 
 def _parse_shift(text: str) -> int:
     if not re.fullmatch(r"[+-]?\d{1,19}", text.strip(), re.ASCII) or abs(int(text)) > LARGEST_OFFSET:
         hint = "for example 100, or -100 to go back"
-        raise ChangeRefused("bad_offset", f"--shift-by: {excerpt(text)} is no number of records", hint=hint)
+        raise ChangeRefused("bad_offset", f"--shift-by: {excerpt(text)} is not a number of records", hint=hint)
     return int(text)
 
 
@@ -229,7 +231,7 @@ def parse_topic(text: str) -> TopicScope:
         return TopicScope(topic=topic)
     for part in (parts := listed.split(",")):
         if not re.fullmatch(r"\d{1,10}", part, re.ASCII) or int(part) > _LARGEST_PARTITION:
-            what = f"--topic {excerpt(text)}: {excerpt(part)} is no partition"
+            what = f"--topic {excerpt(text)}: {excerpt(part)} is not a partition"
             raise ChangeRefused("bad_scope", what, hint="topic:0,1,2")
     scope = TopicScope(topic=topic, partitions=tuple(map(int, parts)))
     _refuse_twice([scope], text)
@@ -272,7 +274,7 @@ def check_request(request: ResetRequest) -> ResetRequest:
     known = sorted(rule for branch in branches() for rule in branch.allowable)
     for rule in set(request.allow).difference(known):
         raise ChangeRefused(
-            "unknown_rule", f"--allow {excerpt(rule)}: the rules there are: {', '.join(known) or 'none'}"
+            "unknown_rule", f"--allow {excerpt(rule)}: the known rules are {', '.join(known) or 'none'}"
         )
     if request.all_groups and (request.groups or request.group_globs):
         raise ChangeRefused("two_group_choices", "--all-groups and named groups exclude each other", hint="give one")
@@ -280,8 +282,8 @@ def check_request(request: ResetRequest) -> ResetRequest:
         raise ChangeRefused("two_scopes", "--topic and --all-topics exclude each other", hint="give one of them")
     kind, is_scoped = request.strategy.kind, bool(request.all_topics or request.topics)
     if kind is StrategyKind.FROM_FILE and is_scoped:
-        hint = "leave --topic and --all-topics"
-        raise ChangeRefused("two_scopes", "--from-file names the partitions itself", hint=hint)
+        hint = "leave out --topic and --all-topics"
+        raise ChangeRefused("two_scopes", "--from-file already names the partitions", hint=hint)
     if not is_scoped and kind not in OWN_SCOPE:
         raise ChangeRefused("no_scope", "no topic named", hint="give --topic TOPIC[:0,1,2] or --all-topics")
     _refuse_twice(request.topics, "--topic")
@@ -294,9 +296,9 @@ def _check_group(group: str) -> None:
     try:
         length = len(group.encode("utf-8"))
     except UnicodeEncodeError:
-        raise ChangeRefused("bad_group", f"group id {group!r} is no text", hint="check the encoding") from None
+        raise ChangeRefused("bad_group", f"group id {group!r} is not text", hint="check the encoding") from None
     if length > _LONGEST_GROUP_ID:
-        raise ChangeRefused("bad_group", "a group id is longer than Kafka takes", hint=f"{_LONGEST_GROUP_ID} bytes")
+        raise ChangeRefused("bad_group", "a group id is longer than Kafka allows", hint=f"{_LONGEST_GROUP_ID} bytes")
 
 
 def _refuse_twice(topics: Iterable[TopicScope], where: str) -> None:

@@ -100,11 +100,11 @@ def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
         raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")
     noted = acknowledge_losses(store, groups, seen_by.strip(), dt.datetime.now(dt.UTC))
     if not noted.num_rows:
-        raise InputError("no group of that name has lost records", hint="`acktrail findings` lists them")
+        raise InputError("no matching group has lost records", hint="`acktrail findings` lists them")
     for row in noted.to_pylist():
         where = f"{row['group_id']} {row['topic'] or row['topic_id']} {row['partition']}"
         typer.echo(printable(f"{where}: {row['reason']}"))
-    typer.echo("the next reconciliation leaves them out")
+    typer.echo("the next reconciliation no longer reports them")
 
 
 def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:

@@ -57,7 +57,10 @@ def list_groups(
     from acktrail.kafka.admin import ShareGroupAdmin
 
     if names and topic is not None:
-        raise InputError("--names and --topic exclude each other", hint="topics are known of described groups alone")
+        raise InputError(
+            "--names and --topic exclude each other",
+            hint="topics are known only for described groups, and --names describes no group",
+        )
     with ShareGroupAdmin(at.kafka) as admin:
         listed = {one.group_id: one.state for one in list_matching(admin, patterns or (), states or ())}
         answers = [] if names else group_answers.describe_all(admin, list(listed), topic)
@@ -225,10 +228,10 @@ def set_(
     for setting in settings or ():
         name, separator, value = setting.partition("=")
         if not separator or not name or name in wanted:
-            raise ChangeRefused("bad_setting", f"{setting!r} is not name=value, once", hint="for example a.b=c")
+            raise ChangeRefused("bad_setting", f"{setting!r} is not one name=value", hint="for example a.b=c")
         wanted[name] = value
     if not wanted:
-        raise ChangeRefused("nothing_to_change", "nothing is to be set", hint="give name=value, or --unset name")
+        raise ChangeRefused("nothing_to_change", "no setting is given", hint="give name=value, or --unset name")
     target = at.needed if execute else at.optional
     with Cluster(at.kafka) as cluster:
         plan = plan_configs(cluster, dict.fromkeys(group, wanted), **because.named)

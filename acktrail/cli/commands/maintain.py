@@ -70,14 +70,16 @@ def maintain(
 def _vacuum_after_ms(text: str) -> int:
     found = duration_ms("--vacuum-after", text)
     if found < _SHORTEST_VACUUM:
-        raise InputError(f"--vacuum-after {text!r} is too short", hint="at least 1d: jobs that run may read them")
+        raise InputError(
+            f"--vacuum-after {text!r} is too short", hint="give at least 1d: running jobs may still read these files"
+        )
     return found
 
 
 def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+) ?([MGT]B)", text)
     if found is None:
-        raise InputError(f"--keep-size {text!r} is no size", hint="give a number and MB, GB or TB: 50GB")
+        raise InputError(f"--keep-size {text!r} is not a size", hint="give a number and MB, GB or TB: 50GB")
     return int(found[1]) * {"MB": 10**6, "GB": 10**9, "TB": 10**12}[found[2]]
 
 

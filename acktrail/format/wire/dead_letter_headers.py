@@ -80,7 +80,7 @@ def _texts(headers: Iterable[tuple[bytes, bytes | None]]) -> dict[str, str]:
         if not name.startswith(PREFIX) or own not in _KNOWN:
             continue
         if own in found:
-            raise _malformed(f"header {own} is there twice")
+            raise _malformed(f"header {own} occurs twice")
         try:
             found[own] = (value or b"").decode("utf-8")
         except UnicodeDecodeError as error:
@@ -99,7 +99,7 @@ def _text(texts: Mapping[str, str], name: str) -> str:
 def _number(texts: Mapping[str, str], name: str, bits: int) -> int:
     text = _text(texts, name)
     if not _NUMBER.fullmatch(text) or int(text) >> bits:
-        raise _malformed(f"header {name} is no number of {bits} bits")
+        raise _malformed(f"header {name} is not a number of {bits} bits")
     return int(text)
 
 

@@ -156,7 +156,7 @@ class BrokerClient:
         if isinstance(missing.error, kafka_errors.RequestTimedOutError):
             return RetryableError(
                 f"{self._address(missing.node_id)} did not answer within {self.request_timeout_s:g} s",
-                hint="the broker may be overloaded, or cannot reach one of the others; try again",
+                hint="the broker may be overloaded, or cannot reach another broker; try again",
             )
         if isinstance(missing.error, kafka_errors.UnknownBrokerIdError):
             return RetryableError(f"broker {missing.node_id} is gone", hint="try again")

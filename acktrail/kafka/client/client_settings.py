@@ -229,7 +229,7 @@ def _checked_url(url: str) -> str:
             return url
     except ValueError:
         pass
-    return _refuse(f"{_TOKEN_URL} is no https URL", "for example https://login.example.com/oauth2/token")
+    return _refuse(f"{_TOKEN_URL} is not an https URL", "for example https://login.example.com/oauth2/token")
 
 
 def _extensions(pairs: str, jaas: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -182,7 +182,9 @@ def _token(credentials: ClientCredentials, members: dict[str, Any]) -> Token:
     text = members.get("access_token")
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
         message = f"the token endpoint {_shown(credentials)} gave no token"
-        raise ConfigurationError(message, hint="is sasl.oauthbearer.token.endpoint.url an OAuth token endpoint?")
+        raise ConfigurationError(
+            message, hint="check that sasl.oauthbearer.token.endpoint.url is an OAuth token endpoint"
+        )
     claims = _claims(text)
     life_s = _number(members.get("expires_in"))
     if life_s is None:

@@ -78,11 +78,11 @@ def error_for(code: int, message: str | None, *, operation: str, kind: str, name
     if code == UNSUPPORTED_VERSION:
         return errors.ConfigurationError(
             f"this cluster does not serve share groups: {text}",
-            hint="set the feature share.version to 1 (kafka-features.sh); Kafka 4.2 and later begin with it",
+            hint="set the feature share.version to 1 (kafka-features.sh); new clusters of Kafka 4.2 and later have it",
             data=data,
         )
     if code in _TRY_LATER:
-        return errors.RetryableError(f"{subject} cannot be asked right now: {text}", hint="try again", data=data)
+        return errors.RetryableError(f"{subject} is not available right now: {text}", hint="try again", data=data)
     return errors.AcktrailError(f"Kafka refused {subject}: {text}", hint="see the broker's log", data=data)
 
 
@@ -90,7 +90,7 @@ def librdkafka_error(error: Any, *, operation: str, kind: str, name: str) -> err
     """The same for a ``KafkaError`` of confluent-kafka. Codes below 0 are librdkafka's own: no answer in time, no
     connection."""
     if error.code() < 0:
-        return errors.RetryableError(f"{kind} {name!r} cannot be asked right now: {error.str()}", hint="try again")
+        return errors.RetryableError(f"{kind} {name!r} is not available right now: {error.str()}", hint="try again")
     return error_for(error.code(), error.str(), operation=operation, kind=kind, name=name)
 
 

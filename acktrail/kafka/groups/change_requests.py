@@ -157,7 +157,7 @@ def _configs_change(change: ConfigsChange) -> Any:
     entries = []
     for pair in items_of(tuple, change.configs):
         if len(pair) != len(("name", "value")) or not isinstance(pair[1], str | None):
-            raise WrongType(f"{pair!r:.100} is no pair of a name and a value", hint="None: the broker's default")
+            raise WrongType(f"{pair!r:.100} is not a pair of a name and a value", hint="None: the broker's default")
         name, value = text_of("name of a configuration", pair[0]), pair[1]
         value = None if value is None else check_size("value", value)
         operation = _DELETE if value is None else _SET
@@ -176,7 +176,7 @@ def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
         partition = partition_of(text_of("topic", new.topic), new.partition)
         where = f"{new.topic}:{partition}"
         if partition in by_topic[new.topic]:
-            raise WrongValue(f"{where} is given twice", hint="name every partition once")
+            raise WrongValue(f"{where} is given twice", hint="give every partition only once")
         by_topic[new.topic][partition] = offset_of(where, new.start_offset)
     row = AlterShareGroupOffsetsRequest.TopicToAlter
     topics = []

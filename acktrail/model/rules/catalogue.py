@@ -83,7 +83,7 @@ class Condition:
         """Raises ValueError: `text` has none of the forms."""
         found = _FORM.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is no condition, such as `a >= b`, `a = true`, `a in x, y`, `unique a, b`")
+            raise ValueError(f"{text!r} is not a condition such as `a >= b`, `a = true`, `a in x, y`, `unique a, b`")
         part = {name: value for name, value in found.groupdict().items() if value is not None}
         match part:
             case {"unique": relation, "columns": columns}:
@@ -183,8 +183,8 @@ def rule_catalogue() -> RuleCatalogue:
             branch: parse_rules(text, f"{branch.package}/rules.toml") for branch, text in package_texts("rules.toml")
         }
     except ValueError as error:
-        hint = "correct that file, or install acktrail again"
-        raise ConfigurationError(f"the rules of acktrail cannot be read: {error}", hint=hint) from error
+        hint = "correct that file, or reinstall acktrail"
+        raise ConfigurationError(f"cannot read the rules of acktrail: {error}", hint=hint) from error
     by_subject = {subject: rules for parsed in (trunk, *branches.values()) for subject, rules in parsed.items()}
     by_id = {id_: rule for rules in by_subject.values() for rule in rules for id_ in rule.ids}
     audits = {rule.id: each.audit for each, own in branches.items() if each.audit for rule in chain(*own.values())}
@@ -224,5 +224,5 @@ def _rule(own: Mapping[str, Any]) -> QualityRule:
 def _value(name: str, value: Any) -> Any:
     parts = value if name in _LISTS else [value]
     if not isinstance(parts, list) or not all(isinstance(part, str) and part for part in parts):
-        raise ValueError(f"{name!r} is no {'list of texts' if name in _LISTS else 'text'}")
+        raise ValueError(f"{name!r} is not a {'list of texts' if name in _LISTS else 'text'}")
     return tuple(parts) if name in _LISTS else value

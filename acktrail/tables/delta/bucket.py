@@ -62,7 +62,10 @@ class Bucket:
 
         store = self._store
         if self.root.is_local and not Path(self.root.uri).is_dir():
-            raise RetryableError(f"{self.root.shown} is gone", hint="put the folder back, or stop what writes into it")
+            raise RetryableError(
+                f"{self.root.shown} does not exist any more",
+                hint="restore the folder, or stop the processes that write into it",
+            )
         with self._translated():
             try:
                 obstore.put(store, path, data, mode="create", use_multipart=False)

@@ -86,8 +86,9 @@ def check_plain(snapshot: TableSnapshot) -> None:
     lacking = sorted({*TABLES[snapshot.name].names} - {field.name for field in snapshot.delta.schema().fields})
     if lacking:
         raise ConfigurationError(
-            f"tables at {snapshot.place.root.shown}: table {snapshot.name} lacks the columns {', '.join(lacking)}",
-            hint="another release made the table: name another root",
+            f"tables at {snapshot.place.root.shown}: table {snapshot.name} does not have "
+            f"the columns {', '.join(lacking)}",
+            hint="another release of acktrail made the table: use another root",
             data={"table": snapshot.name, "columns": lacking},
         )
 
@@ -138,7 +139,8 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
         snapshot.place.bring_to_disk(version)
     except OSError as error:
         raise OutcomeUnknown(
-            f"tables at {snapshot.place.root.shown}: the commit to {snapshot.name} landed but did not reach the disk",
+            f"tables at {snapshot.place.root.shown}: the commit to {snapshot.name} was written, but the disk did not "
+            f"confirm it",
             hint="check the disk, then run again",
             data={"table": snapshot.name, "version": version, "failure": type(error).__name__},
         ) from None
@@ -158,7 +160,7 @@ def _find_commit(place: TablePlace, base: int, commit_id: str, failure: Exceptio
 def _outcome_unknown(place: TablePlace, failure: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"tables at {place.root.shown}: it is not known whether the commit to {place.name} landed",
-        hint="run again: positions are read from the table, so that nothing is lost or doubled",
+        hint="run again: positions are read from the table, so no record is lost or doubled",
         data={"table": place.name, "failure": failure},
     )
 
@@ -166,7 +168,7 @@ def _outcome_unknown(place: TablePlace, failure: str) -> OutcomeUnknown:
 def _concurrent_commit(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
     return ConcurrentCommit(
         f"another writer committed to {name} first; nothing of this commit landed",
-        hint="let one exporter write to these tables at a time, then run again",
+        hint="run only one exporter for these tables at a time, then run again",
         data={"table": name, **data},
     )
 

@@ -77,7 +77,7 @@ def storage_failure(error: BaseException, root: str, table: str | None = None) -
     said = f"{type(error).__name__}{_codes(str(error))}" if "://" in root else printable(str(error))[:_SAID]
     message = f"{where}: the storage failed: {said}"
     if table is not None:
-        return DamagedTables(message, hint="`acktrail doctor` looks at every table", table=table, data=data)
+        return DamagedTables(message, hint="`acktrail doctor` checks every table", table=table, data=data)
     return ConfigurationError(message, hint="check the root of the tables and its options", data=data)
 
 
@@ -86,7 +86,7 @@ def advice(table: str | None) -> str:
     if table in REMADE:
         return f"`acktrail tables repair --execute` removes {table}; the next `acktrail run reconcile` builds it again"
     if table in _EXPORTED:
-        return "`acktrail tables repair` shows what can be exported again and what is lost"
+        return "`acktrail tables repair` shows which records can be exported again and which are lost"
     return "restore the file from the storage's own versions or a backup"
 
 

@@ -124,8 +124,8 @@ class Tables:
                 self._followed[name] = found, found.version
             elif known is not None and name not in REMADE:  # a repair removes these, to be built again
                 raise ConfigurationError(
-                    f"tables at {self.root}: {name} is gone: it was deleted while it was written",
-                    hint="put it back, then restart; a restart without it exports what Kafka still has",
+                    f"tables at {self.root}: {name} does not exist any more: it was deleted during the write",
+                    hint="restore it, then restart; a restart without it exports only the records that Kafka still has",
                     data={"root": self.root, "table": name},
                 )
             else:
@@ -394,4 +394,4 @@ class Tables:
 
 def kept_committing(name: str) -> ConcurrentCommit:
     """The error where a table gives no moment of rest."""
-    return ConcurrentCommit(f"{name} is under constant change by other writers", hint="run again")
+    return ConcurrentCommit(f"{name} is changed all the time by other writers", hint="run again")

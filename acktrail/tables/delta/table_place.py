@@ -258,7 +258,9 @@ def damaged_table(root: str, table: str, damage: Damage, *, more: int = 0) -> Da
 
 def read_at_times(root: str, table: str) -> RetryableError:
     """The error where a file of a table could be read and could not be read: that is no damage."""
-    return RetryableError(f"tables at {root}: table {table}: a file can be read only at times", hint="run again later")
+    return RetryableError(
+        f"tables at {root}: table {table}: a file could be read once and then not", hint="run again later"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +293,7 @@ def log_damage(storage: fs.FileSystem) -> Iterator[Damage]:
             with storage.open_input_file(path) as file:
                 pq.read_metadata(file)
         except (pa.ArrowInvalid, OSError):
-            yield Damage(file=path, cause="is no Parquet file")
+            yield Damage(file=path, cause="is not a Parquet file")
     after = [version for version in commits if version > base]
     for version in range(base + 1, (after or [base])[-1] + 1):
         yield from _commit_damage(storage, version, sizes)
@@ -344,7 +346,7 @@ def _commit_damage(storage: fs.FileSystem, version: int, sizes: Mapping[str, Any
         for line in _text(storage, file).encode().splitlines():  # not of text, which U+0085 in a name would end
             parse_json(line)
     except ValueError:
-        yield Damage(file=file, cause="is no JSON")
+        yield Damage(file=file, cause="is not JSON")
 
 
 def _text(storage: fs.FileSystem, path: str) -> str:

@@ -73,7 +73,7 @@ class TableRoot:
         """Why nothing under the root is a table; None: something is. Raises OSError and DeltaError of its storage."""
         folder = Path(self.uri)
         if self.is_local and not folder.is_dir():
-            return "that is no folder" if folder.exists() else NO_FOLDER
+            return "this is not a folder" if folder.exists() else NO_FOLDER
         storage = self.storage()
         found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
         logs = (files_of(storage, f"{info.base_name}/{LOG}", recursive=False) for info in found)
@@ -104,7 +104,7 @@ def table_root(config: TablesConfig) -> TableRoot:
     folder = str(Path(parts.path if parts.scheme == "file" else config.uri).absolute())
     if unusable := _UNUSABLE.search(folder):
         shown = f"the root of the tables cannot have {unusable.group()!r} in its path: {folder!r}"
-        raise ConfigurationError(shown, hint="name or rename the folder without it")
+        raise ConfigurationError(shown, hint="use a folder name without it")
     return TableRoot(uri=folder, shown=folder, given=None)
 
 

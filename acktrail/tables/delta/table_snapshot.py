@@ -196,7 +196,7 @@ class TableSnapshot:
         try:
             actions = [parse_json(line) for line in lines]
         except ValueError as error:
-            raise OSError(f"the log of version {version} is no JSON") from error
+            raise OSError(f"the log of version {version} is not JSON") from error
         return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
     def _log_of(self, version: int) -> bytes:

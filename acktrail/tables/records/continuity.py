@@ -112,7 +112,7 @@ def _lost(tables: Tables, records: TableSnapshot | None, ranges: TableSnapshot) 
     version = None if records is None else records.version
     return DamagedTables(
         f"tables at {tables.root}: table state_records {there}; export_ranges refers to version {copied}",
-        hint="`acktrail tables repair` shows what can be exported again and what is lost",
+        hint="`acktrail tables repair` shows which records can be exported again and which are lost",
         table=RECORDS,
         data={"root": tables.root, "version": version, "expected_version": copied},
     )

@@ -150,8 +150,8 @@ class DamageReport:
 
 def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _table, _rows: None) -> DamageReport:
     """Look at every table's log, read all its files to their end and compare every record's address; change nothing.
-    `progress` gets a table and how many of its rows were read. Raises RetryableError: a file can be read only at
-    times."""
+    `progress` gets a table and how many of its rows were read. Raises RetryableError: a file could be read once and
+    then not."""
     tables.open_anew()
     damages = tuple(each for name in TABLES for each in _damages(tables.place(name)))
     if any(each.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):

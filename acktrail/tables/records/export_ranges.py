@@ -129,7 +129,7 @@ def copy_ranges(tables: Tables) -> int:
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(ConcurrentCommit):  # another writer copied in between: look again at what is left
             return _copy(tables)
-    raise ConcurrentCommit("export_ranges is under constant change by other writers", hint="run again")
+    raise ConcurrentCommit("export_ranges is changed all the time by other writers", hint="run again")
 
 
 def _copy(tables: Tables) -> int:
@@ -145,7 +145,7 @@ def _copy(tables: Tables) -> int:
         raise ConfigurationError(
             f"tables at {tables.root}: export_ranges lacks versions {after + 1} to {first} of state_records, "
             "and the log no longer has them",
-            hint="bring back the table export_ranges from a copy, or export into another root",
+            hint="restore the table export_ranges from a backup, or export into another root",
             data={"root": tables.root, "after": after},
         )
     rows = [{**row, "records_version": n} for n, own in commits.items() for row in _ranges_in(own)]

@@ -8,7 +8,7 @@ where they are not. Nothing is lost, nothing doubled.
 
 delta-rs's own OPTIMIZE was tried (``compact`` and ``z_order`` of 1.6.6, 60 files of ``state_records``). It keeps rows,
 app transactions and statistics, in the same time and memory. It lacks three things. Of two that run at once both land,
-and every row is there twice. Rows lie in the order of files by size, and a new file is as old as its commit, so that
+and every row occurs twice. Rows lie in the order of files by size, and a new file is as old as its commit, so that
 readers no longer find records in the order of the log. A file is 2.3 times as large as one that this package writes.
 """
 
@@ -113,7 +113,7 @@ def compact_files(
 def rewrite(snapshot: TableSnapshot, files: Sequence[DataFile], change: Change | None = None) -> Rewrite:
     """Write the rows of `files`, changed by `change`, as a new file: it is as old as the rows, and no part of the table
     before it is committed. State records lie in the order of lookups, other rows in that of their writing. `files` have
-    the same chunk. Raises DamagedTables (the files have other rows than the log says)."""
+    the same chunk. Raises DamagedTables (the files do not have the rows that the log lists)."""
     with snapshot.place.translated():
         schema = file_schema(snapshot)
         rows = pa.Table.from_batches(scanned(snapshot, files, schema.names), schema=schema)
@@ -192,7 +192,8 @@ def _check_count(snapshot: TableSnapshot, files: Sequence[DataFile], rows: int) 
     known = [file.rows for file in files]
     if None not in known and rows != sum(each or 0 for each in known):
         raise DamagedTables(
-            f"tables at {snapshot.place.root.shown}: table {snapshot.name}: files have other rows than the log says",
+            f"tables at {snapshot.place.root.shown}: table {snapshot.name}: the files do not have the rows that the "
+            f"log lists",
             hint="`acktrail tables repair` shows what is wrong",
             table=snapshot.name,
         )

@@ -275,8 +275,8 @@ def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets], run_id
             if batch.span.offset_shift != shift:
                 number = wanted[0].state_partition
                 raise ForeignCluster(
-                    f"state partition {number}: the record before offset {first} is another one than in the tables",
-                    hint="the log was truncated and grew again: the lost records cannot be exported again",
+                    f"state partition {number}: the record before offset {first} differs from that in the tables",
+                    hint="the log was truncated and then grew, so the lost records cannot be exported again",
                     data={"state_partition": number, "offset": first},
                 )
             rows = batch.rows[RECORDS]

@@ -140,7 +140,7 @@ class DeltaSink(SinkTask):
             self._put_records(batch, batch.position, is_written=True)
         lie, taken = pc.sum(files["rows"]).as_py() or 0, sum(_count(spans) for spans in pending.spans.values())
         if lie != taken or any(rows.num_rows for rows in pending.records):
-            raise ValueError(f"data files have {lie} rows, but their spans say {taken}")
+            raise ValueError(f"data files have {lie} rows, but their spans have {taken}")
         pending.files.append(files)
         pending.marks |= numbers if pending.positions else {}
 
@@ -205,7 +205,7 @@ class DeltaSink(SinkTask):
             elif stamped.num_rows:
                 own, app_id = self._pending.observations.setdefault(name, {}), _phase(batch.source_partition, stamped)
                 if (name, app_id) in self._observed:
-                    raise ValueError(f"{app_id}: an observation is one batch, and this one was flushed")
+                    raise ValueError(f"{app_id}: an observation must be one batch, and this one was committed already")
                 own.setdefault(app_id, []).append(stamped)
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
@@ -280,8 +280,8 @@ class DeltaSink(SinkTask):
             foreign = [cluster_id for cluster_id in found if cluster_id not in (None, self._cluster_id)]
             if foreign:
                 raise ForeignCluster(
-                    f"rows of cluster {foreign[0]} do not go into tables of cluster {self._cluster_id}",
-                    hint="name another root for that cluster's tables",
+                    f"rows of cluster {foreign[0]} cannot be written into tables of cluster {self._cluster_id}",
+                    hint="use another root for the tables of that cluster",
                     data={"kept": self._cluster_id, "found": foreign[0]},
                 )
 
@@ -350,14 +350,14 @@ def _check_span(
 ) -> None:
     """A batch's span must agree with the number of its rows, and begin at the position before it."""
     if count != span.records:
-        raise ValueError(f"{source_partition}: {count} rows, but the span says {span.records}")
+        raise ValueError(f"{source_partition}: {count} rows, but the span has {span.records}")
     if before is not None and position <= before:
-        raise ValueError(f"{source_partition}: position {position} does not lie after {before}")
+        raise ValueError(f"{source_partition}: position {position} is not after {before}")
     first = span.first_offset if span.first_offset is not None else position
     last = span.last_offset if span.last_offset is not None else position - 1
     if (before is not None and first < before) or last >= position:
         raise ValueError(
-            f"{source_partition}: offsets {first} to {last} do not lie between positions {before} and {position}"
+            f"{source_partition}: offsets {first} to {last} are not between positions {before} and {position}"
         )
 
 

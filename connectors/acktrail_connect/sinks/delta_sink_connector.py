@@ -90,7 +90,9 @@ class AnyTableSink(SinkTask):
         of acktrail's own."""
         self.start()
         if batch.span is not None:
-            raise RowsRefused("the batch has a span, but its connector reads no logs", hint="set reads_logs there")
+            raise RowsRefused(
+                "the batch has a span of offsets, but its connector does not read logs", hint="set reads_logs there"
+            )
         if batch.position is None:
             self._put_observation(batch)
         else:
@@ -137,20 +139,24 @@ class AnyTableSink(SinkTask):
 
     def _fitted(self, name: str, rows: pa.Table) -> pa.Table:
         if name == self._context.dead_letter_table:
-            raise RowsRefused(f"the table {name} is for dead letters", hint="rename it with the transform Route")
+            raise RowsRefused(
+                f"the table {name} is reserved for dead letters", hint="rename it with the transform Route"
+            )
         check_table_name(name, rows.schema)
         if name not in self._schemas:
             self._schemas[name] = schema_of(self._followed(name))
         fit = fitted(rows, self._schemas[name], name)
         if not fit.num_columns:
-            raise RowsRefused(f"rows for {name} have no columns with a type", hint="give null columns a type")
+            raise RowsRefused(
+                f"every column of the rows for {name} has the type null", hint="give at least one column a type"
+            )
         return fit
 
     def _put_observation(self, batch: SourceBatch) -> None:
         foreign = [name for name in batch.rows if name not in TABLES]
         if foreign or self._context.cluster_id is None:
             raise RowsRefused(
-                f"rows for {foreign[0] if foreign else 'a cluster'} without a position: they would be doubled",
+                f"rows for {foreign[0] if foreign else 'a cluster'} have no position, so they would be written twice",
                 hint="give batches a position",
             )
         if self._own is None:
@@ -232,7 +238,7 @@ def _one_table(source_partition: SourcePartition, bound: str | None, named: list
         shown = " and ".join(sorted(table for table in tables if table is not None))
         raise RowsRefused(
             f"the source partition {source_partition} writes to one table, not to {shown}",
-            hint="its position is in that table's log: use another source partition for another table",
+            hint="its position is stored in that table's log: for another table, use another source partition",
             data={"source_partition": str(source_partition)},
         )
     return next(iter(tables), None)
@@ -304,14 +310,15 @@ def _forward_moves(
         before = present.get(source_partition)
         if before is None and position is not None:
             raise InputError(
-                f"nothing of {source_partition} is exported yet: there is no position to move",
+                f"{source_partition} was not exported yet, so it has no position to change",
                 hint="resume the connector, and stop it once it has committed",
             )
         if before is not None and (not isinstance(position, int) or position < before):
             raise InputError(
-                f"the tables have the records of {source_partition} up to {before}: reading them again would double "
+                f"the tables have the records of {source_partition} up to {before}: if they were read again, they "
+                f"would double "
                 "them",
-                hint="export into tables under another root to read a log again",
+                hint="to read a log again, export it into tables under another root",
                 data={"source_partition": str(source_partition), "position": before},
             )
         if isinstance(position, int) and position != before:

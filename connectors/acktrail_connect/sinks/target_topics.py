@@ -184,13 +184,13 @@ class TransactionalWriter:
         if error.code() in _FENCED:
             return ConcurrentCommit(
                 f"a newer writer has the transactional id {self._id}; nothing of this commit landed",
-                hint="let one worker run this connector at a time",
+                hint="run this connector on only one worker at a time",
                 data={"transactional_id": self._id},
             )
         if error.code() in _TOO_LARGE:
             return ConfigurationError(
                 f"the topic {self._failed_topic} refused a batch of records as too large",
-                hint="raise max.message.bytes of the topic, or start the connector again after it was lowered",
+                hint="raise max.message.bytes of the topic; if it was lowered, restart the connector",
                 data={"topic": self._failed_topic},
             )
         if error.code() not in _REFUSED:
@@ -205,8 +205,8 @@ class TransactionalWriter:
             self._until_done(self._producer.commit_transaction, "commit under")
         except AcktrailError as error:
             raise OutcomeUnknown(
-                f"it is not known whether a transaction of {self._id} was committed",
-                hint="run again: positions are read from the cluster, so that nothing is lost or doubled",
+                f"the outcome of a transaction of {self._id} is unknown",
+                hint="run again: positions are read from the cluster, so no record is lost or doubled",
                 data={"transactional_id": self._id, "failure": error.message},
             ) from None
 
@@ -224,7 +224,7 @@ class TransactionalWriter:
                     raise self._explained(failure) from None
                 raise RetryableError(
                     f"could not {what} the transactional id {self._id}: {failure.name()}",
-                    hint="is there a transaction coordinator (__transaction_state)?",
+                    hint="check that the cluster has a transaction coordinator (__transaction_state)",
                 ) from None
 
 
@@ -267,7 +267,7 @@ class TargetTopics:
         if policy != _COMPACTED["cleanup.policy"]:
             raise ConfigurationError(
                 f"the topic {name} has cleanup.policy={policy}: positions would be deleted, and rows doubled",
-                hint="set cleanup.policy=compact, or name another positions.topic",
+                hint="set cleanup.policy=compact, or use another positions.topic",
                 data={"topic": name, "cleanup.policy": policy},
             )
 
@@ -345,8 +345,8 @@ class TopicPositions:
                     self._take(record, found)
             except RetryableError:
                 raise HeldUp(
-                    f"{self._topic} has an open transaction, or does not answer",
-                    hint="a writer that died keeps it open for a minute",
+                    f"{self._topic} has an open transaction, or the cluster does not answer",
+                    hint="the transaction of a writer that died stays open for a minute; then try again",
                 ) from None
         return {each: position for each, (_, position) in found.items() if position is not None}
 
@@ -357,8 +357,9 @@ class TopicPositions:
         partition, _ = found.get(source_partition, (record.state_partition, None))
         if partition != record.state_partition:
             raise ConfigurationError(
-                f"{self._topic} has positions of {source_partition} in two partitions: which is newer is not known",
-                hint="partitions were added: copy the topic into one of a constant number",
+                f"{self._topic} has positions of {source_partition} in two partitions, and nothing shows which is "
+                f"newer",
+                hint="partitions were added to it: copy it into a topic with a fixed number of partitions",
                 data={"topic": self._topic, "source_partition": str(source_partition)},
             )
         found[source_partition] = partition, self._value(record)
@@ -382,7 +383,7 @@ class TopicPositions:
             position = None
         if not isinstance(position, int | dict) or isinstance(position, bool):
             raise ConfigurationError(
-                f"{self._topic}, partition {record.state_partition}, offset {record.offset}: that is no position",
-                hint="write a number, an object of JSON or a tombstone with the same key",
+                f"{self._topic}, partition {record.state_partition}, offset {record.offset}: this is not a position",
+                hint="write a number, a JSON object or a tombstone with the same key",
             )
         return position

@@ -108,7 +108,10 @@ class TopicSinkTask(SinkTask):
         """Take a batch. Raises RowsRefused: rows without a position, a row that is too large for its topic or lacks a
         key column, a value or a table's name that Kafka or JSON cannot have. ConfigurationError: a topic is missing."""
         if batch.position is None:
-            raise RowsRefused("rows without a position would be doubled in topics", hint="write them with DeltaSink")
+            raise RowsRefused(
+                "this source gives no positions, so a restart would write rows to topics twice",
+                hint="write them with DeltaSink",
+            )
         known, held = self.position(batch.source_partition), self._held.get(batch.source_partition)
         rows, dead = parts_of(batch, self._context.dead_letter_table)
         by_table = {
@@ -161,8 +164,8 @@ class TopicSinkTask(SinkTask):
         for each in source_partitions:
             if found.get(each) != self._known.get(each):
                 raise ConcurrentCommit(
-                    f"another writer moved the position of {each} first; nothing of this commit landed",
-                    hint="let one worker run this connector at a time",
+                    f"another writer changed the position of {each} first; this commit was not written",
+                    hint="run this connector on only one worker at a time",
                     data={"source_partition": str(each), "expected": self._known.get(each), "found": found.get(each)},
                 )
 
@@ -192,14 +195,16 @@ class TopicSinkTask(SinkTask):
         limit, headers = self._limit(topic), (("table", table.encode()),)
         missing = [name for name in keys if name not in rows.column_names]
         if missing or len(set(rows.column_names)) != len(rows.column_names):
-            raise RowsRefused(f"rows of {table} lack the key columns {missing}, or have two columns of one name")
+            raise RowsRefused(
+                f"rows of {table} do not have the key columns {missing}, or have two columns of the same name"
+            )
         try:
             for number, row in enumerate(json_rows(rows)):
                 key = _json({name: row[name] for name in keys}) if keys else None
                 record = OutRecord(topic, key, _json(row), headers)
                 if record.size_bytes > limit:
                     raise RowsRefused(
-                        f"row {number} of {table} is a record of {record.size_bytes} bytes, {topic} takes {limit}",
+                        f"row {number} of {table} is a record of {record.size_bytes} bytes; {topic} accepts {limit}",
                         hint="raise max.message.bytes of the topic",
                         data={"table": table, "row": number, "bytes": record.size_bytes},
                     )

@@ -134,7 +134,7 @@ class WorkerLease:
         self._may_take(self._newest()[1])
         raise LeaseLost(
             f"the lease {self.name} is held by {self.holder}",
-            hint="stop what is done under it, and stand by",
+            hint="stop the work under this lease, and wait until it is free",
             data={"lease": self.name, "owner": self.owner},
         )
 
@@ -175,7 +175,7 @@ class WorkerLease:
             data = None if number < 0 else self._objects.get(self._path(number))
             if number < 0 or data is not None:
                 return number, data
-        raise RetryableError(f"the lease {self.name} is renewed all the time", hint="run again")
+        raise RetryableError(f"the lease {self.name} is renewed all the time by another worker", hint="run again")
 
     def _write(self, number: int) -> bool:
         """Whether it landed. The time of the lease begins before the write."""

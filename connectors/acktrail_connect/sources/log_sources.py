@@ -74,14 +74,14 @@ class LogSource(ClusterSource):
     def source_partition(self, fields: Mapping[str, Any]) -> SourcePartition:
         if set(fields) != set(_ADDRESS) or not isinstance(fields["partition"], int):
             raise InputError(
-                f"a source partition of {self.topic} has cluster_id, topic_id and the number partition",
+                f"a source partition of {self.topic} must have cluster_id, topic_id and the number partition",
                 hint="take it from GET /connectors/NAME/offsets",
             )
         return log_partition(self.reader.kind, fields["cluster_id"], fields["topic_id"], fields["partition"])
 
     def check_position(self, source_partition: SourcePartition, position: Position) -> None:
         if not isinstance(position, int) or position < 0:
-            raise InputError(f"the position of {source_partition} is an offset: a number of at least 0")
+            raise InputError(f"the position of {source_partition} must be an offset: a number of at least 0")
 
 
 class ShareGroupStateSource(LogSource):
@@ -114,6 +114,6 @@ class ShareGroupStateSource(LogSource):
         end = None if now is None else now.high_watermark
         if end is None or position > end:
             raise InputError(
-                f"{position} lies behind the end of {source_partition} ({'unknown' if end is None else end})",
-                hint="name an offset up to the log's end",
+                f"{position} is after the end of {source_partition} ({'unknown' if end is None else end})",
+                hint="give an offset up to the log's end",
             )

@@ -229,7 +229,7 @@ class LogTask(SourceTask):
         if position is not None and position > log_end:
             raise ForeignCluster(
                 f"partition {log.partition} of {self._name} ends at {log_end}, before the position {position}",
-                hint="the topic was recreated or its log truncated: use tables of its own, or set the position",
+                hint="the topic was recreated or its log truncated: use other tables for it, or set the position",
                 data={"partition": log.partition, "position": position, "log_end_offset": log_end},
             )
         start = log.log_start_offset or 0
@@ -332,6 +332,6 @@ class LogTask(SourceTask):
         if self._bounded and now - self._moved_at > _STALL_S:
             stuck = sorted(number for number, place in self._places.items() if not place.is_read)
             raise RetryableError(
-                f"no record came from partitions {stuck} of {self._name} for {_STALL_S:g} s",
-                hint="do these partitions have a leader?",
+                f"no record arrived from partitions {stuck} of {self._name} for {_STALL_S:g} s",
+                hint="check that these partitions have a leader",
             )

@@ -58,7 +58,7 @@ class TablePosition:
             if isinstance(table_id, str | None) and all(type(each) is int and each >= 0 for each in numbers):
                 return cls(**position)
         raise InputError(
-            f"{position!r} is no position in a table",
+            f"{position!r} is not a position in a table",
             hint='for example {"table_id": null, "version": 12, "file": 0, "row": 0}: the next row to read',
         )
 
@@ -162,20 +162,20 @@ class TableTask(SourceTask):
         at, name = self._at, snapshot.name
         if at.table_id not in {None, snapshot.table_id} or at.version > snapshot.version + 1:
             raise ConfigurationError(
-                f"the table {name} is not the one that was read before, or was restored to an older version",
-                hint="remove the connector's position to read the new table, or give the connector another name",
+                f"the table {name} is not the table that was read before, or it was restored to an older version",
+                hint="to read the new table, remove the position of the connector or use another connector name",
                 data={"table": name, "table_id": at.table_id, "version": at.version, "newest": snapshot.version},
             )
         if snapshot.delta.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-            raise ConfigurationError(f"the table {name} renames columns in its log, which cannot be followed")
+            raise ConfigurationError(f"the table {name} uses column mapping, which this source does not support")
 
     def _batches_of(self, commit: TableCommit) -> Iterator[SourceBatch]:
         place = self._place
         if commit.removed and self._config["updates"] != "rewritten":
             raise ConfigurationError(
                 f"version {commit.version} of the table {place.name} removed or changed rows",
-                hint="updates=rewritten gives the rows of the files that it wrote, unchanged ones among them; or move "
-                "the position to the next version",
+                hint="with updates=rewritten the source reads all rows of the rewritten files, including unchanged "
+                "rows; or move the position to the next version",
                 data={"table": place.name, "version": commit.version, "files": commit.removed},
             )
         for number in range(self._at.file, len(commit.added)):
@@ -227,11 +227,12 @@ def read_commit(place: TablePlace, version: int) -> TableCommit | None:
     try:
         actions = [parse_json(line) for line in content.splitlines()]
     except ValueError:
-        raise damaged_table(place.root.shown, place.name, Damage(file=file, cause="is no JSON")) from None
+        raise damaged_table(place.root.shown, place.name, Damage(file=file, cause="is not JSON")) from None
     adds = [action["add"] for action in actions if _changes_rows(action.get("add"))]
     if any(add.get("deletionVector") for add in adds):
         raise ConfigurationError(
-            f"table {place.name}, version {version}: rows were deleted by deletion vectors, which cannot be followed",
+            f"table {place.name}, version {version}: rows were deleted by deletion vectors, which this source does "
+            f"not support",
             hint="set delta.enableDeletionVectors=false on the table, and move the position past this version",
             data={"table": place.name, "version": version},
         )

@@ -247,7 +247,8 @@ class TableStream:
     def _hold(self) -> None:
         if not self.lease.acquire():
             raise LeaseLost(
-                f"{self.lease.holder} exports into these tables", hint="one at a time does: stop it, or let it do that"
+                f"{self.lease.holder} exports into these tables",
+                hint="only one exporter works at a time: stop that one, or do not start the stream",
             )
 
     def _write(self, spark: SparkSession, name: str, ends: DataFrame, number: int) -> None:

@@ -67,7 +67,7 @@ def _command(
     target = TablesConfig.from_environment(tables, tables_options)
     place = checkpoint or _default_checkpoint(target)
     if master == IN_PROCESS:
-        raise InputError("a stream is Spark's", hint="in this process `acktrail run export` does the same")
+        raise InputError("the stream needs Spark", hint="`acktrail run export` does the same without Spark")
     run_id, master = run_id or new_run_id(), master or (None if spark_master() == IN_PROCESS else spark_master())
     if master.startswith(CONNECT) if master else "SPARK_REMOTE" in environment():
         raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
@@ -102,5 +102,7 @@ def _default_checkpoint(tables: TablesConfig) -> str:
 
     root = table_root(tables)
     if not root.is_local:
-        raise InputError("tables in object storage need --checkpoint", hint="name a place that Spark itself can write")
+        raise InputError(
+            "tables in object storage need --checkpoint", hint="give a place that Spark itself can write to"
+        )
     return f"{root.uri}/_acktrail/stream"

@@ -273,11 +273,13 @@ def _resolved(
     """A value. Raises ConfigurationError: it has a reference that it must not have, or that leads nowhere; it names a
     file that no reference may lead to."""
     if text == HIDDEN:
-        raise ConfigurationError(f"{HIDDEN} stands for a secret that this connector does not have: send it")
+        raise ConfigurationError(
+            f"{HIDDEN} stands for a stored secret, and this connector has none here: send the secret"
+        )
     value = text
     if isinstance(text, str) and has_reference(text):
         if shapes(name):
-            raise ConfigurationError("names of connectors, plug-ins and transforms are no references")
+            raise ConfigurationError("names of connectors, plug-ins and transforms cannot be references")
         if not is_free and not takes_reference(name, kind):
             message = "only passwords and files of keys or certificates may be references: send the text"
             raise ConfigurationError(message)
@@ -295,4 +297,4 @@ def _led_to(name: str, text: str, providers: Providers) -> str:
         return providers.resolve(text)
     except NoValueThere as error:  # one answer for all: a caller must not learn what is there
         _LOG.warning("%s: %s", printable(name), printable(error.message), extra={"event": "no_value_there"})
-        raise ConfigurationError("its reference gives no value; the worker's log says why") from None
+        raise ConfigurationError("its reference gives no value; the worker's log has the reason") from None

@@ -136,11 +136,12 @@ def _read(file: Path) -> tuple[str, StoredConnector]:
         content = parse_json(file.read_text("utf-8-sig"))
         name, config = content["name"], content["config"]
         if not isinstance(name, str) or not isinstance(config, dict):
-            raise TypeError("it has no name, or no configuration")
+            raise TypeError("the name or the configuration is missing")
         return name, StoredConnector(config=config, target=RunState(content["target"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{file} is no connector's file: {type(error).__name__}", hint="remove it, or restore it from a backup"
+            f"{file} is not the file of a connector: {type(error).__name__}",
+            hint="remove it, or restore it from a backup",
         ) from error
 
 

@@ -74,7 +74,7 @@ def load(kind: PluginKind, name: str) -> type[Any]:
         ) from error
     if not (isinstance(loaded, type) and issubclass(loaded, _BASES[kind])):
         raise ConfigurationError(
-            f"the plug-in {name} is no {kind.value}", hint=f"it must extend {_BASES[kind].__name__}"
+            f"the plug-in {name} is not a {kind.value}", hint=f"it must extend {_BASES[kind].__name__}"
         )
     return loaded
 

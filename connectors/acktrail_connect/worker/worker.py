@@ -166,7 +166,7 @@ class Worker:
         """Add a connector and run it. Raises ConnectorConflict when there is one of this name, else as ``put``."""
         with self._changing(name):
             if name in self._runs:
-                raise ConnectorConflict(f"Connector {name} already exists", hint="change it: PUT its config")
+                raise ConnectorConflict(f"Connector {name} already exists", hint="to change it, PUT its configuration")
             self._put(name, config, target, sent=config)
 
     def put(self, name: str, config: Texts) -> bool:

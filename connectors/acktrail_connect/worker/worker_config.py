@@ -41,7 +41,9 @@ class WorkerConfig:
         own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
         base = file.absolute().parent
         if file.stat().st_mode & stat.S_IRWXO and any(key in own and not has_reference(own[key]) for key in _LOGINS):
-            raise ConfigurationError(f"others may read or write {file}, which has a login", hint=f"chmod o= {file}")
+            raise ConfigurationError(
+                f"other users can read or write {file}, which contains a login", hint=f"chmod o= {file}"
+            )
         config = cls.of({**flat, **resolve_all(own, str(file), base=base, kept_to_owner=_LOGINS)})
         files = (file.absolute(), config.file("rest.tls.key"), config.file("config.storage.dir"), config.token_file)
         places = [each for each in files if each is not None]
@@ -53,8 +55,8 @@ class WorkerConfig:
         keys = [key for key in WORKER.keys if _CONNECTOR + key in texts]
         if keys:
             raise InvalidConfiguration(
-                {_CONNECTOR + key: (f"[connector] has {key}, a key of the worker",) for key in keys},
-                hint="write it above [connector]",
+                {_CONNECTOR + key: (f"{key} is a key of the worker, but stands below [connector]",) for key in keys},
+                hint="move it above [connector]",
             )
         parsed = WORKER.parse(texts)
         for given, needed in (("rest.tls.certificate", "rest.tls.key"), ("rest.basic.user", "rest.basic.password")):
@@ -122,7 +124,7 @@ def connector_file(file: Path) -> tuple[str, dict[str, Any]]:
     config = content.get("config", content) if isinstance(content, dict) else None
     name = content.get("name") if isinstance(content, dict) else None
     if not isinstance(config, dict) or not isinstance(name, str) or not name:
-        raise ConfigurationError(f"{file} has no connector's name", hint=form)
+        raise ConfigurationError(f"{file} does not give the name of the connector", hint=form)
     return name, config
 
 

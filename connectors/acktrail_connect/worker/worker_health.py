@@ -26,7 +26,7 @@ def worker_states(file: Path) -> dict[str, list[str]]:
         parts = {name: [each["status"]["connector"], *each["status"]["tasks"]] for name, each in answer.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"what answers at {server.shown} is no worker"
-        raise ConfigurationError(message, hint="another program has its address") from error
+        raise ConfigurationError(message, hint="another program uses its address") from error
     for name, states in parts.items():
         _ensure_not_failed(name, states)
     return {name: [part["state"] for part in states] for name, states in parts.items()}
@@ -44,7 +44,9 @@ def _ensure_not_failed(name: str, parts: list[Mapping[str, Any]]) -> None:
 def _server(config: WorkerConfig) -> OwnServer:
     """Where the worker listens, and what it asks callers for."""
     if not config.has_rest:
-        raise ConfigurationError("the worker has no REST interface to ask", hint="set rest.listener or rest.socket")
+        raise ConfigurationError(
+            "the worker has no REST interface, so its health cannot be checked", hint="set rest.listener or rest.socket"
+        )
     if config["rest.socket"] is not None:
         return OwnServer(path=config.file("rest.socket"), authorization=_authorization(config))
     host, _, port = config["rest.listener"].rpartition(":")

@@ -115,7 +115,7 @@ def _instant(text: str) -> datetime:
         at = datetime.fromisoformat(text.strip())
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{text!r} is no time", hint=_HINT) from error
+        raise InputError(f"{text!r} is not a time", hint=_HINT) from error
 
 
 @dataclass(kw_only=True)

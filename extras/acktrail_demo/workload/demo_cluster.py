@@ -148,7 +148,7 @@ class DemoCluster:
             limit = {**in_force, **known}.get("share.delivery.count.limit")
             limit = limit or broker_config(client_of(admin), "group.share.delivery.count.limit")
         if limit is None:
-            raise RetryableError("brokers do not say how often they deliver a record", hint="try again")
+            raise RetryableError("the brokers do not report how often they deliver a record", hint="try again")
         return int(limit)
 
     def _settle(self, answers: Mapping[str, Future[Any]], operation: str) -> None:
@@ -210,7 +210,7 @@ def write_all(
     if failures:
         raise librdkafka_error(failures[0], operation="WRITE", kind="topic", name=topic)
     if left:
-        raise WorkloadUnfinished("its time is over", waiting_for=f"{left} records to be written to {topic!r}")
+        raise WorkloadUnfinished("the time limit was reached", waiting_for=f"{left} records to be written to {topic!r}")
     return last
 
 

@@ -89,7 +89,7 @@ class BrokerNotStarted(AcktrailError):
 
     def __init__(self, reason: str, *, log_path: Path, log: Sequence[str]) -> None:
         super().__init__(
-            f"the embedded Kafka broker does not run ({reason}): {_first_trouble(log)}",
+            f"the embedded Kafka broker is not running ({reason}): {_first_trouble(log)}",
             hint=f"see {log_path}",
             data={"log_path": str(log_path)},
         )
@@ -151,12 +151,12 @@ class EmbeddedBroker:
 
     @property
     def pid(self) -> int | None:
-        """Pid of Kafka's JVM; None when it does not run."""
+        """Pid of Kafka's JVM; None when it is not running."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     @property
     def guardian_pid(self) -> int | None:
-        """Pid of the process that watches over the JVM; None when it does not run."""
+        """Pid of the process that watches over the JVM; None when it is not running."""
         return self._process.guardian_pid if self.pid is not None and self._process is not None else None
 
     def config(self) -> KafkaConfig:
@@ -191,7 +191,7 @@ class EmbeddedBroker:
         self.start()
 
     def stop(self) -> None:
-        """Stop in order, then remove a temporary folder. Does nothing when it does not run."""
+        """Stop in order, then remove a temporary folder. Does nothing when it is not running."""
         if self._process is not None:
             self._process.stop()
         if self._temporary and self._folder is not None:

@@ -115,7 +115,7 @@ class GuardedProcess:
     def release(self) -> None:
         """Let the command continue without an owner; SIGTERM to the guardian ends it."""
         if self._guardian is None or self.poll() is not None:
-            raise RuntimeError(f"{self.command[0]} does not run")
+            raise RuntimeError(f"{self.command[0]} is not running")
         self._guardian.send_signal(signal.SIGUSR1)
         self._guardian.returncode = 0  # no child to wait for any more, and none to be warned about
         self._guardian = None

@@ -74,12 +74,13 @@ def audit_expansions(tables: TablesConfig, spark: JobSession) -> dict[str, Any]:
     observations = stored.snapshot(OBSERVATIONS)
     if observations is None:
         raise ConfigurationError(
-            f"no looks at partitions in the tables at {stored.root}", hint="run `acktrail expand check TOPIC` first"
+            f"no observation of partitions in the tables at {stored.root}",
+            hint="run `acktrail expand check TOPIC` first",
         )
     doing("reading partition counts")
     looks, cluster_id = read_topics(stored, observations), cluster_of(observations)
     if not looks or cluster_id is None:
-        raise ConfigurationError(f"no topic was described in the tables at {stored.root}")
+        raise ConfigurationError(f"no observation of topics in the tables at {stored.root}")
     newest_us, run_id = max((int(own.at[-1]), own.newest_run) for own in looks.values())
     doing("reading log ends")
     read, asked, before = partial(read_logs, stored, observations), asked_expansions(stored), stored_expansions(stored)

@@ -117,7 +117,7 @@ def _outcome(run: ChangeRun[ExpansionPlan]) -> str:
     if any(found):
         raise RetryableError(
             f"the topic {plan.topic!r} has {plan.new_count} partitions, and not every broker lists them: producers may "
-            "still get the old count from one, and no fence settles",
+            "still get the old count from such a broker, and no fence can be determined",
             hint=f"acktrail change verify {plan.plan_id} when all brokers answer",
             data={"topic": plan.topic, "partitions": plan.new_count, "plan": plan.plan_id},
         )
@@ -231,7 +231,9 @@ def _refusal(topic: str, code: int, message: str | None) -> AcktrailError:
     if code in _TRY_LATER:
         return RetryableError(text, hint="nothing was changed: run it again", data=data)
     if code == _FEW_BROKERS:
-        return ConfigurationError(text, hint="as many brokers must be alive as the topic has replicas", data=data)
+        return ConfigurationError(
+            text, hint="the cluster needs as many live brokers as the topic has replicas", data=data
+        )
     if code in _WRONG:
         return InputError(text, hint="nothing was changed: make another plan", data=data)
     return error_for(code, message, operation="ALTER", kind="topic", name=topic)

@@ -262,8 +262,8 @@ def _parts(stretch: KeyStretch) -> Iterator[pa.Table | PrunedOffsets]:
         topic = StateTopic(admin, wanted.topic)
         if (topic.cluster_id, topic.is_present and topic.topic_id) != (event["cluster_id"], event["topic_id"]):
             raise ForeignCluster(
-                f"{wanted.topic} was deleted or recreated, or the expansion is of another cluster",
-                hint="look at the partitions again: offsets of one topic mean nothing in another",
+                f"{wanted.topic} was deleted or recreated, or the expansion belongs to another cluster",
+                hint="run `acktrail expand check` again: offsets of one topic have no meaning in another",
             )
         for part in LogReader(topic).read({wanted.partition: (wanted.first_offset, wanted.end_offset)}):
             if isinstance(part, PrunedOffsets):

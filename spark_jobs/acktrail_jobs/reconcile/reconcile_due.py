@@ -107,7 +107,7 @@ def _text(instant: dt.datetime) -> str:
 def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.datetime | None = None) -> DueCheck:
     """Decide whether run `run_id` should reconcile after the export `exported_run_id`, and note it where it begins.
     Reads the brokers' answers to that export from the tables, without a broker and without Spark. Raises
-    ConfigurationError (ACKTRAIL_RECONCILE_EVERY is no duration, or the tables cannot be read or written)."""
+    ConfigurationError (ACKTRAIL_RECONCILE_EVERY is not a duration, or the tables cannot be read or written)."""
     every, instant, stored = reconcile_every(), now or dt.datetime.now(dt.UTC), Tables(tables)
     found = cluster_fingerprint(stored, exported_run_id, "before", records_version(stored.snapshot("state_records")))
     row = _row(stored)

@@ -136,7 +136,7 @@ def without_newest_results(root: Path) -> None:
         (without_its_newest_commits, "it is missing: reset_executions, plan 2026000003 has noted its hash"),
         (removed, "it is missing: reset_executions, plan 2026000000 has noted its hash"),
         (made_anew, "the table was replaced"),
-        (doubled_row, "is there twice"),
+        (doubled_row, "occurs twice"),
         (without_newest_results, "results of plan 2026000003"),
     ],
 )
@@ -177,7 +177,7 @@ def test_an_anchor_elsewhere_shows_what_all_tables_together_hide(
     assert f"row {kept['sequence']}: it is missing: {anchor} has noted" in refused.complaint(3)
     assert json.loads(anchor.read_text()) == kept
     anchor.write_text("{}")
-    for unfit, why in ((anchor, "no anchor"), (tmp_path, "IsADirectoryError")):
+    for unfit, why in ((anchor, "is not an anchor"), (tmp_path, "IsADirectoryError")):
         with pytest.raises(MalformedFile, match=why) as caught:
             checked_audit(config(root), anchor=unfit)
         assert "name a file that acktrail change audit --anchor wrote" in caught.value.hint

@@ -119,13 +119,13 @@ def test_no_number_or_word_can_be_changed_by_hand() -> None:
     ("edit", "says"),
     [
         (lambda d: d | {"version": 3}, "[other_version]"),
-        (lambda d: d | {"format": "x"}, "is no plan of a change"),
+        (lambda d: d | {"format": "x"}, "is not a plan of a change"),
         (lambda d: d | {"more": 1}, "field 'more' is not known"),
         (lambda d: {k: v for k, v in d.items() if k != "totals"}, "field 'totals' is missing"),
         (lambda d: d | {"created_at_ms": "1"}, "created_at_ms: int wanted, str found"),
         (lambda d: d | {"created_at_ms": True}, "int wanted, bool found"),
         (lambda d: d | {"plan_hash": "sha256:0"}, "[edited_plan]"),
-        (lambda d: [d], "is no plan of a change"),
+        (lambda d: [d], "is not a plan of a change"),
     ],
 )
 def test_other_files_are_told_apart(tmp_path: Path, edit: Any, says: str) -> None:

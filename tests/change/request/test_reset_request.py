@@ -110,9 +110,9 @@ def test_three_columns_are_read_however_they_were_written(tmp_path: Path, conten
     [
         (b"orders,0\n", "line 1: 2 columns"),
         (b"orders,0,1\ng,orders,0,1\n", "line 2: 4 columns"),
-        (b"topic,partition,offset\norders,0,1\n", "line 1: 'partition' is no partition"),
-        (b"orders,-1,1\n", "line 1: '-1' is no partition"),
-        (b'orders,0,"1\n', "is no CSV"),
+        (b"topic,partition,offset\norders,0,1\n", "line 1: 'partition' is not a partition"),
+        (b"orders,-1,1\n", "line 1: '-1' is not a partition"),
+        (b'orders,0,"1\n', "is not CSV"),
         (b"orders\x00,0\n", "1"),
         (b"\xff\xfe\x00o", "UTF-8"),
         (b"orders,0,-5\n", "[negative_target]"),

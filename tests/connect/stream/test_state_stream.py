@@ -412,7 +412,7 @@ def test_files_without_their_spans_are_refused(tmp_path: Path) -> None:
     make(tmp_path)
     batches = list(batches_of(random.Random(1), 0, 0, 100))
     spans, files = written_records(by_one(random.Random(1), tmp_path, batches), "c1")
-    with pytest.raises(ValueError, match="data files have 0 rows, but their spans say"):
+    with pytest.raises(ValueError, match="data files have 0 rows, but their spans have"):
         sink_of(tmp_path).put_files(spans, WRITTEN_FILES.empty_table(), {})
     mixed = sink_of(tmp_path)
     for batch in batches_of(random.Random(2), 1, 0, 100):

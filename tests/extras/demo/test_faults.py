@@ -272,7 +272,7 @@ TEXT = files("acktrail_demo.faults").joinpath("faults.toml").read_text("utf-8")
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('happens = "', 'occurs = "', "'occurs' is no field of a StateFault"),
+        ('happens = "', 'occurs = "', "'occurs' is not a field of StateFault"),
         ('happens = "', '# "', "'happens' is missing"),
         ('seen = "kafka', 'seen = "nowhere', "'nowhere' is not a valid Seen"),
         ('status = "rewound', 'status = "unwound', "'unwound' is not a valid QueueStatus"),

@@ -330,7 +330,7 @@ def test_one_cluster_is_no_migration(clusters: Clusters, capsys: pytest.CaptureF
     nothing = clusters.migrate(capsys, "plan", "--translate", "mm2", "--offset-syncs", "no-such-topic")
     assert "there is no topic 'no-such-topic'" in nothing.complaint(3)
     wrong = clusters.migrate(capsys, "plan", "--translate", "mm2", "--checkpoints", SYNCS)
-    assert "is it MirrorMaker 2's topic of this kind?" in wrong.complaint(3)
+    assert "check that it is the topic of MirrorMaker 2 for this purpose" in wrong.complaint(3)
 
 
 def test_the_commands_of_the_page_run(

@@ -105,13 +105,13 @@ LETTER = ShareDeadLetter(group_id="g", topic="t", partition=1, offset=2, deliver
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("offset", b"-1", "no number"),
-        ("offset", b"9223372036854775808", "no number"),
-        ("offset", "٣".encode(), "no number"),
-        ("offset", b"01", "no number"),
-        ("partition", b"2147483648", "no number"),
-        ("delivery.count", b"32768", "no number"),
-        ("delivery.count", b"", "no number"),
+        ("offset", b"-1", "not a number"),
+        ("offset", b"9223372036854775808", "not a number"),
+        ("offset", "٣".encode(), "not a number"),
+        ("offset", b"01", "not a number"),
+        ("partition", b"2147483648", "not a number"),
+        ("delivery.count", b"32768", "not a number"),
+        ("delivery.count", b"", "not a number"),
         ("group", b"\xff", "not UTF-8"),
         ("topic", None, "null"),
     ],
@@ -122,7 +122,7 @@ def test_a_value_that_no_broker_writes(name: str, value: bytes | None, fault: st
     others = [pair for pair in headers_of(LETTER) if pair[0] != full]
     with pytest.raises(MalformedRecord, match=f"{name}.*{fault}"):
         read_dead_letter(header_bytes([*others, (full, value)]))
-    with pytest.raises(MalformedRecord, match=f"{name} is there twice"):
+    with pytest.raises(MalformedRecord, match=f"{name} occurs twice"):
         read_dead_letter(header_bytes([*headers_of(LETTER), *(p for p in headers_of(LETTER) if p[0] == full)]))
     if name != "delivery.count":
         with pytest.raises(MalformedRecord, match=f"{name} is missing"):

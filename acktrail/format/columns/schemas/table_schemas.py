@@ -69,7 +69,7 @@ def parse_tables(text: str, where: str) -> Mapping[str, pa.Schema]:
     A column has a `name`, a `type`, a `meaning` and, where it has one, a `unit`. A type is one of Arrow's, ``instant``,
     one of the file's own structs, or ``list of`` or ``map of string to`` such a type.
 
-    Raises ConfigurationError: it is no TOML, or a column of the named table lacks something or has an unknown type.
+    Raises ConfigurationError: it is not TOML, or a column of the named table lacks something or has an unknown type.
 
     >>> text = '''
     ... [structs.size]
@@ -90,7 +90,7 @@ def parse_tables(text: str, where: str) -> Mapping[str, pa.Schema]:
             name: pa.schema(_fields(own["columns"], kinds, f"table {name}")) for name, own in page["tables"].items()
         }
     except (ValueError, KeyError) as error:
-        raise ConfigurationError(f"{where}: {error}", hint="correct that file, or install acktrail again") from error
+        raise ConfigurationError(f"{where}: {error}", hint="correct that file, or reinstall acktrail") from error
     return MappingProxyType(tables)
 
 

@@ -130,7 +130,7 @@ def _access(config: WorkerConfig) -> Access:
     token, user, names = config["rest.token"], config["rest.basic.user"], tuple(config["rest.allowed.hosts"])
     password = config["rest.basic.password"]
     if user is not None and (not user or ":" in user):
-        raise ConfigurationError("rest.basic.user is empty or has a colon", hint="name a user without one")
+        raise ConfigurationError("rest.basic.user is empty or has a colon", hint="use a user name without a colon")
     if password is not None:
         password = checked_token(password.value, "rest.basic.password")
     if token is not None:

@@ -117,9 +117,9 @@ def test_an_open_listener_is_refused(texts: dict[str, str]) -> None:
 
 def test_a_key_of_the_worker_is_none_of_its_connectors() -> None:
     """Under [connector] nothing would read it: the error names it, and where it belongs."""
-    with pytest.raises(ConfigurationError, match=r"\[connector\] has lease\.ttl\.ms, a key of the worker") as caught:
+    with pytest.raises(ConfigurationError, match=r"lease\.ttl\.ms is a key of the worker") as caught:
         WorkerConfig.of({"connector.lease.ttl.ms": "5000", "connector.linger.ms": "1"})
-    assert caught.value.hint == "write it above [connector]"
+    assert caught.value.hint == "move it above [connector]"
 
 
 def test_an_address_that_is_none_or_taken(start: Any) -> None:

@@ -304,7 +304,7 @@ def test_a_rewind_keeps_order_in_two_resets_or_is_refused(
     assert refused.code == 2
     assert "partition 0 starts before the expansion from 2 to 4, but partition 2 keeps records" in refused.stdout
     unknown = command(*plan, f"{TOPIC}:0", "--allow", "order_broke")
-    assert "--allow 'order_broke': the rules there are: order_broken, order_needs_gate" in unknown.stderr
+    assert "--allow 'order_broke': the known rules are order_broken, order_needs_gate" in unknown.stderr
     whole = command(*plan, f"{TOPIC}:0,1,2,3")
     first, second = (shlex.split(part)[1:] for part in whole.stdout.split("`")[1:4:2])
     assert apply(first) == {0, 1}

@@ -111,7 +111,7 @@ def test_lost_request_fails_the_run_until_it_is_settled(
         with pytest.raises(AirflowFailException, match="its outcome is not known"):
             change_steps.verify.function(plan, **context)
         assert "it may still arrive. Clear the task verify to look again" in caplog.text
-        with pytest.raises(AirflowFailException, match=f"{plan['plan_id']} before, and what that sent is not settled"):
+        with pytest.raises(AirflowFailException, match=f"{plan['plan_id']} before, and its outcome is not determined"):
             expansion_steps.plan_expansion.function(**context)
         network.release()
         assert change_steps.verify.function(plan, **context)["groups"] == {"": "done"}

@@ -70,12 +70,13 @@ GROUPS: Final = MappingProxyType(
 """What the groups of commands are for, by path."""
 
 _NEEDED_BY: Final = {
-    "all": ("demo",),
     "connect": ("connect", "tables.metrics"),
     "dashboard": ("dashboard.serve",),
+    "demo": ("broker", "demo"),
+    "kafka": ("groups",),
     "mcp": ("mcp",),
     "kafka,spark": ("run.stream",),
-    "kafka,tables": ("change", "config.profiles", "doctor", "groups", "run.export"),
+    "kafka,tables": ("change", "config.profiles", "doctor", "expand", "run.export"),
     "quality": ("run.validate",),
     "spark": ("record.state", "run", "tables.verify"),
     "tables": ("dashboard", "findings", "record", "status", "tables"),
@@ -89,15 +90,20 @@ _PACKAGES: Final = {
     "tables": "deltalake",
     "spark": "pyspark",
     "quality": "great_expectations",
-    "dashboard": "markdown_it",
-    "connect": "prometheus_client",
+    "dashboard": "fastapi",
+    "connect": "confluent_kafka",
+    "demo": "confluent_kafka",
+    "airflow": "airflow",
     "mcp": "mcp",
 }
 """A package by which an extra is known to be installed."""
+_OF_TABLES: Final = frozenset({"deltalake", "jinja2", "numpy", "obstore", "pyarrow"})
+"""Packages of the extra `tables`, which some options of commands need whose own extra is another."""
 _BROUGHT: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("kafka", "mcp", "tables"), ()),
+    **dict.fromkeys(("airflow", "kafka", "mcp", "tables"), ()),
     **dict.fromkeys(("spark", "quality", "dashboard"), ("tables",)),
     "connect": ("kafka", "tables"),
+    "demo": ("kafka", "tables", "dashboard", "spark", "quality", "airflow"),
     "all": tuple(_PACKAGES),
 }
 """The extras that an extra brings."""
@@ -325,7 +331,8 @@ def _missing_package(arguments: list[str], package: str = "") -> MissingDependen
     missing = {extra for extra in needed & _PACKAGES.keys() if not _is_installed(_PACKAGES[extra])}
     if not missing and not package:
         return None
-    extras = ",".join(sorted(missing - {part for extra in missing for part in _BROUGHT[extra]})) or whole
+    extras = ",".join(sorted(missing - {part for extra in missing for part in _BROUGHT[extra]}))
+    extras = extras or ("tables" if package in _OF_TABLES else whole)
     package = package or _PACKAGES[min(missing)]
     from acktrail.package_data import install_hint
 

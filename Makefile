@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark demo image image-files compose bench mutants clean
+.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark test-lowest test-newest demo image image-files compose bench mutants clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -123,6 +123,18 @@ test-spark: wheel ## The jobs' tests on Spark 4.1 with its Delta connector, or o
 	  "$$(ls $(CURDIR)/dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
 	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs $(wildcard tests/connect/stream/test_state_stream*) && \
 	"$$python" -m pytest -n 0 --all tests/jobs/test_elsewhere.py -k delta_connector
+
+# The ends of the ranges in pyproject.toml: the demo (share groups, export, reconciliation, validation and two DAGs, on a
+# real broker and a real Airflow), then the commands, the gate and an own DAG. With LANE_PYTHON on another Python.
+LANE_PYTHON ?= $(PYTHON)
+LANE_TESTS := tests/cli/test_groups.py tests/expectations/test_gate.py tests/dags/test_provider_runs.py
+test-lowest: ## The demo and some tests of the wheel, with the lowest releases that it takes
+test-newest: ## The same with the newest releases on the registry, whatever the lock has
+test-lowest test-newest: wheel
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir "$$folder/empty" && \
+	$(BIN)/python tools/lane.py $(@:test-%=%) $(UV) "$(LANE_PYTHON)" "$$(ls $(CURDIR)/dist/*.whl)" "$$folder" && \
+	(cd "$$folder/empty" && env -u PYTHONPATH "$$folder/venv/bin/acktrail" demo) && \
+	"$$folder/venv/bin/pytest" -n 0 $(PYTEST_ARGS) $(LANE_TESTS)
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run
 	@$(BIN)/python benchmarks/run.py

@@ -26,8 +26,7 @@ from acktrail_dags.plan_text import notice_text
 from acktrail_dags.task_inputs import Place, cluster_at, filed_profile, place_of, tables_at
 from acktrail_dags.task_reports import step
 from acktrail_provider.sensors import WaitingSensor
-from acktrail_provider.triggers import Ending
-from acktrail_provider.waiting import Until, Wait
+from acktrail_provider.triggers import Ending, Until, Wait
 
 _log: Final = logging.getLogger("acktrail.dags")
 

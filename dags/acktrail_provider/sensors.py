@@ -20,8 +20,7 @@ from acktrail.errors import InputError, RetryableError
 from acktrail_provider.airflow_names import AirflowFailException, AirflowSensorTimeout
 from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID, kafka_config
 from acktrail_provider.task_errors import as_airflow_errors
-from acktrail_provider.triggers import Ending, ShareGroupTrigger
-from acktrail_provider.waiting import Until, Wait, WaitState
+from acktrail_provider.triggers import Ending, ShareGroupTrigger, Until, Wait, WaitState
 
 _UNTRIGGERED_S: Final = 120
 """How long after a time-out Airflow's own one ends the wait, should no triggerer run."""

@@ -1,21 +1,105 @@
-"""`ShareGroupTrigger`: waits for share groups in the triggerer, where no task has a slot."""
+"""`ShareGroupTrigger`: waits for share groups in the triggerer, where no task has a slot. `Wait` says for
+what, in values that a trigger can be made of again, never a secret."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
 from acktrail.errors import AcktrailError, RetryableError
+from acktrail.model.drained import GroupLeft, Wanted
+from acktrail.text_tables import few, printable
 from acktrail_provider.cluster_connection import kafka_config
 from acktrail_provider.task_errors import missing_package
-from acktrail_provider.waiting import Wait, WaitState
 from acktrail_provider.watched_clusters import WatchedCluster, watched
+
+
+class Until(StrEnum):
+    """What a group is waited for to be: drained, below bounds of lag and age, or without members."""
+
+    DRAINED = "drained"
+    BELOW = "below"
+    EMPTY = "empty"
+
+
+class WaitState(NamedTuple):
+    """Whether what is waited for has come, in one line why, and an error that no waiting cures."""
+
+    is_met: bool
+    reason: str
+    error: AcktrailError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Waits for every one of `groups`. `max_lag` in offsets, `max_age_s` in seconds; None: no such bound. `young_s`:
+    see `acktrail.model.drained.Wanted`."""
+
+    until: Until
+    groups: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    max_lag: int | None = None
+    max_age_s: float | None = None
+    young_s: float = 600.0
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The same again from `as_json`."""
+        lists = {name: tuple(values[name]) for name in ("groups", "topics")}
+        return cls(**{**values, **lists, "until": Until(values["until"])})
+
+    def as_json(self) -> dict[str, Any]:
+        """As lists, texts and numbers."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()} | {
+            "until": self.until.value
+        }
+
+    def wanted(self) -> list[Wanted]:
+        """What to look at."""
+        with_age = self.max_age_s is not None
+        members_only = self.until is Until.EMPTY
+        young_ms = round(1000 * self.young_s)
+        return [Wanted(group, self.topics, young_ms, with_age, members_only) for group in self.groups]
+
+    def state(self, found: Mapping[Wanted, GroupLeft]) -> WaitState:
+        """Judge one look."""
+        looks = [found[one] for one in self.wanted()]
+        error = next((look.error for look in looks if look.error), None)
+        if error is not None:
+            return WaitState(is_met=False, reason=error.with_hint, error=error)
+        each = [(group, self._of_group(look)) for group, look in zip(self.groups, looks, strict=True)]
+        open_ones = [(group, one) for group, one in each if not one.is_met]
+        reasons = [f"group {printable(group)}: {one.reason}" for group, one in open_ones or each]
+        return WaitState(is_met=not open_ones, reason="; ".join(reasons))
+
+    def _of_group(self, look: GroupLeft) -> WaitState:
+        left = look.left
+        if self.until is Until.EMPTY:
+            return _of_members(look)
+        if self.until is Until.DRAINED or left.is_drained or left.at_most is None:
+            return WaitState(left.is_drained, left.reason)
+        if self.max_lag is not None and left.at_most > self.max_lag:
+            return WaitState(is_met=False, reason=f"{left.reason}; wanted: {self.max_lag} or fewer")
+        return self._of_age(look)
+
+    def _of_age(self, look: GroupLeft) -> WaitState:
+        """The age by its upper bound: the oldest unfinished record is that old, or younger."""
+        if self.max_age_s is None:
+            return WaitState(is_met=True, reason=look.left.reason)
+        if look.oldest_s is None:
+            hint = "the age of the oldest unfinished record is not known: grant READ on the topics"
+            return WaitState(is_met=False, reason=f"{look.left.reason}; {hint}")
+        age = f"the oldest unfinished record is at most {look.oldest_s:.0f} s old"
+        is_met = look.oldest_s <= self.max_age_s
+        wanted = "" if is_met else f", wanted: {self.max_age_s:g} s or less"
+        return WaitState(is_met, f"{look.left.reason}; {age}{wanted}")
 
 
 class Ending(StrEnum):
@@ -90,3 +174,10 @@ async def _state(wait: Wait, cluster: WatchedCluster) -> WaitState:
 
 def _event(status: Ending, reason: str) -> TriggerEvent:
     return TriggerEvent({"status": status.value, "reason": reason})  # type: ignore[no-untyped-call]  # Airflow's
+
+
+def _of_members(look: GroupLeft) -> WaitState:
+    if look.members is None:
+        return WaitState(is_met=False, reason=look.left.reason)
+    members = f"has {len(look.members)} members: {few(look.members)}" if look.members else "has no members"
+    return WaitState(not look.members, members)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dags.test_tasks import planned
 from drivers.airflow_home import DAGS_FOLDER, Late, RunningTask, airflow_home, airflow_logging, dag_bag
 
 from acktrail.config import TablesConfig
@@ -24,6 +25,7 @@ exceptions = Late("acktrail_provider.airflow_names")
 pipeline_steps, reset_steps, task_inputs = (
     Late(f"acktrail_dags.{name}") for name in ("pipeline_steps", "reset_steps", "task_inputs")
 )
+operators = Late("acktrail_provider.operators")
 SCHEDULED = ("acktrail_export", "acktrail_maintenance", "acktrail_partitions", "acktrail_reconcile")
 CHANGES = {
     "acktrail_reset_offsets": ("acktrail_dags.reset_steps", "validate_reset"),
@@ -187,6 +189,19 @@ def test_xcom_does_not_choose(tmp_path: Path) -> None:
             reset_steps.GroupsEmptySensor(task_id="w", order={**edited, "wait_for_empty_s": 9}).execute({})
     with pytest.raises(exceptions.AirflowFailException, match="may not name /etc"):
         pipeline_steps.publish.function({**place, "run_id": "r", "report_folder": "/etc"})
+
+
+def test_xcom_does_not_choose_for_operators(tmp_path: Path) -> None:
+    """Who may edit XComs gives a provider's operator another cluster, other tables or another plan under the id that
+    people saw: connection and tables are the operator's own, and the hash must be that of the stored plan."""
+    made = planned(tmp_path / "own")
+    mine = {**made, "kafka_conn_id": "other", "tables_uri": str(tmp_path / "mine")}
+    for kind in (operators.ShareGroupApplyOperator, operators.ShareGroupVerifyOperator):
+        with pytest.raises(exceptions.AirflowFailException, match="plan with the hash that was shown"):
+            kind(task_id="t", plan={**mine, "plan_hash": "sha256:0"}).execute({})
+    with pytest.raises(exceptions.AirflowFailException, match="was not sent"):
+        operators.ShareGroupVerifyOperator(task_id="t", plan=mine).execute({})
+    assert not (tmp_path / "mine").exists()
 
 
 def test_trigger_does_not_write_reports_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,9 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
-names, hooks, operators, sensors, triggers, waiting, provider_info = (
+names, hooks, operators, sensors, triggers, provider_info = (
     Late(f"acktrail_provider.{name}")
-    for name in ("airflow_names", "hooks", "operators", "sensors", "triggers", "waiting", "provider_info")
+    for name in ("airflow_names", "hooks", "operators", "sensors", "triggers", "provider_info")
 )
 SECRET: Final = "pass-w0rd-of-the-connection"
 TRIGGERS: Final = 20
@@ -63,7 +63,7 @@ def held(workload: Workload, records: int = 2) -> Iterator[tuple[str, str]]:
 
 
 def trigger(group: str, *, conn_id: str = "there", seconds: float = 120.0, until: str = "drained") -> Any:
-    wait = waiting.Wait(until=waiting.Until(until), groups=(group,))
+    wait = triggers.Wait(until=triggers.Until(until), groups=(group,))
     return triggers.ShareGroupTrigger(
         kafka_conn_id=conn_id, wait=wait.as_json(), deadline=time.time() + seconds, poll_interval=0.1
     )
@@ -279,8 +279,8 @@ def look(at_most: int | None, oldest_s: float | None = None, members: tuple[str,
 )
 def test_what_is_waited_for(wait: dict[str, Any], found: GroupLeft, is_met: bool, reason: str) -> None:
     """Not known never ends a wait; bounds are inclusive, and the age is compared by its upper bound."""
-    made = waiting.Wait.of({"groups": ["g"], "topics": [], **wait})
-    assert waiting.Wait.of(json.loads(json.dumps(made.as_json()))) == made
+    made = triggers.Wait.of({"groups": ["g"], "topics": [], **wait})
+    assert triggers.Wait.of(json.loads(json.dumps(made.as_json()))) == made
     (wanted,) = made.wanted()
     assert isinstance(wanted, Wanted)
     state = made.state({wanted: found})

@@ -367,7 +367,7 @@ def test_what_nobody_knows_is_verified_first(step: Step) -> None:
         life(*UNKNOWN).after(step)
     assert "acktrail change verify p1" in caught.value.hint
     looked_for = life(*LOOKED_FOR)
-    with nullcontext() if step in (Step.APPLY, Step.REJECT) else pytest.raises(OutcomeUnknown, match="not known"):
+    with nullcontext() if step in (Step.APPLY, Step.REJECT) else pytest.raises(OutcomeUnknown, match="is unknown"):
         looked_for.after(step)
     text = looked_for.next().command
     assert "change apply p1 --execute" in text

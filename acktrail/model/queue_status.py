@@ -27,14 +27,14 @@ COUNTED: Final = ("acknowledged", "released", "archived")
 """Counts of an observation."""
 LOST: Final = MappingProxyType(
     {
-        "archived_seen": "given up",
+        "archived_seen": "archived",
         "lost_records": "removed by the retention before they were finished",
         "skipped_records": "skipped by a reset",
     }
 )
 """Counts of records that a share partition will not get any more, and how they were lost. They never become fewer, and
 what is not acknowledged follows every other reason."""
-MAYBE_NO_RECORDS: Final = ", none beside another: they may be no records (transaction markers, compaction)"
+MAYBE_NO_RECORDS: Final = ", no two of them adjacent: they may not be records (transaction markers, compaction)"
 """A doubt about archived offsets: the log of the topic was not asked."""
 
 

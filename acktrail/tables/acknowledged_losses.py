@@ -50,7 +50,7 @@ def acknowledge_losses(tables: Tables, groups: Sequence[str], seen_by: str, at: 
 
 def _seen_text(row: Mapping[str, Any], seen_by: str) -> str:
     lost = ", ".join(f"{row[name]:,} {how}" for name, how in LOST.items() if row[name])
-    return f"records lost for good: {lost}; seen by {seen_by}"
+    return f"permanently lost records: {lost}; acknowledged by {seen_by}"
 
 
 def acknowledged_losses(tables: Tables) -> pa.Table:

@@ -166,7 +166,7 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
     told = {
         (approved, "approval", "act", f"An approval is waited for: {asked.subject}"): "No answer in 20 hours",
         (approved, "change", "nothing", f"Done: {asked.subject}"): "Decided by admin. Nothing is left to do.",
-        (rejected, "change", "nothing", f"Rejected: {other.subject}"): "Decided by admin. It is closed.",
+        (rejected, "change", "nothing", f"Rejected: {other.subject}"): "Decided by admin. The plan is closed.",
         (wrong, "change", "act", f"Failed without a plan: {RESET} of bills-desk: admin asks"): "The log of the task",
     }
     for message, text in told.items():

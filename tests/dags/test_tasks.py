@@ -453,13 +453,13 @@ BEFORE, AFTER, VERIFIED = Event.BEFORE_CALL, Event.AFTER_CALL, Event.VERIFIED
 LEASED = Event.LEASE_TAKEN, None
 NOT_DONE = {
     "nothing was looked for": ([LEASED, (BEFORE, None)], "clear the task verify"),
-    "no answer, and it does not show": ([(BEFORE, None), (VERIFIED, "unknown")], "To give it up"),
+    "no answer, and it does not show": ([(BEFORE, None), (VERIFIED, "unknown")], "To close the plan"),
     "answered, and not looked for": ([(BEFORE, None), (AFTER, "done")], "clear the task verify"),
     "refused": ([(BEFORE, None), (AFTER, "refused")], "Nothing was changed"),
     "not there": ([(BEFORE, None), (AFTER, "done"), (VERIFIED, "not_done")], "Nothing was changed"),
-    "in part": ([(BEFORE, None), (AFTER, "partly"), (VERIFIED, "partly")], "names what was left out"),
+    "in part": ([(BEFORE, None), (AFTER, "partly"), (VERIFIED, "partly")], "names the parts that were left out"),
     "overwritten": ([(BEFORE, None), (AFTER, "done"), (VERIFIED, "overwritten")], "Keep the group stopped"),
-    "given up": ([(BEFORE, None), (VERIFIED, "unknown"), (Event.REJECTED, None)], "It is closed"),
+    "given up": ([(BEFORE, None), (VERIFIED, "unknown"), (Event.REJECTED, None)], "The plan is closed"),
 }
 
 

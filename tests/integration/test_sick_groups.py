@@ -27,7 +27,10 @@ FIRST_LOOK = {
     "waiting": ("unattended", "400 records wait, and no member since "),
     "undelivered": ("unattended", "200 records wait, none was ever delivered, and no member since "),
     "passed": ("inconsistent", "past_log_end: the state ends at offset 50, the log at 40"),
-    "rejecting": ("reject_storm", "Consumers give records up: within 30 minutes 0 done, 0 handed back, 40 given up"),
+    "rejecting": (
+        "reject_storm",
+        "Consumers reject records: within 30 minutes 0 acknowledged, 0 released, 40 archived",
+    ),
     "lossy": (
         "retention_risk",
         "The retention removed 120 records of lossy 0 before they were finished: the log starts at 120, above offset 0",
@@ -114,7 +117,7 @@ def test_what_each_sick_group_says(kafka: KafkaConfig, tmp_path: Path, capsys: p
     assert done.code == 0, done.stderr
     start_at(kafka, "passed", {("passed", 0): 40})
     third = look(kafka, tables)
-    assert "Lost for good" not in third["rejecting"]["reason"]
+    assert "Permanently lost" not in third["rejecting"]["reason"]
     assert third["rejecting"]["status"] in {"ok", "idle"}
     assert third["passed"]["status"] in {"ok", "idle", "rewound"}
 

@@ -183,17 +183,16 @@ def test_archived_records_are_seen_until_somebody_acknowledges_them() -> None:
     """Whatever comes after them, and whatever the status is then; that they may be no records is said."""
     storm = judged(seen(400, 400, at=5, archived=400), archived_seen=400, archived_unclear=True)
     assert storm.status == "reject_storm"
-    assert "0 handed back, 400 given up, none beside another: they may be no records" in storm.reason
+    assert "0 released, 400 archived, no two of them adjacent: they may not be records" in storm.reason
     well = seen(410, 410, at=WINDOW + 9, acknowledged=10)
     after = judged(well, unseen_at=5, archived_seen=400)
     assert after.status == "loss_unseen"
-    told = (
-        "Lost for good: 400 given up, 1,020 removed by the retention before they were finished, 3 skipped by a reset. "
-    )
+    told = "Permanently lost: 400 archived, 1,020 removed by the retention before they were finished, 3 skipped by a "
+    "reset. "
     assert told in judged(well, unseen_at=5, archived_seen=400, lost_records=1020, skipped_records=3).reason
     alone = judged(seen(410, 420), members=0, unseen_at=5, archived_seen=400)
     assert alone.status == QueueStatus.UNATTENDED
-    assert alone.reason.endswith(". Lost for good: 400 given up. No one has confirmed this yet")
+    assert alone.reason.endswith(". Permanently lost: 400 archived. No one has acknowledged this yet")
     assert judged(well, archived_seen=400).status == QueueStatus.OK
     lags = [seen(at, 90 + 60 * at, at=at, acknowledged=1) for at in range(1, 9)]
     assert judged(*lags, unseen_at=5, archived_seen=1).status == QueueStatus.LAGGING

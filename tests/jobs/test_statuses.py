@@ -363,7 +363,7 @@ def unfinished_records_that_a_reset_skipped(scene: Scene) -> Looks:
     scene.world.write(snapshot(scene.key, 40, state_epoch=2))
     row = yield 1
     assert (row["status"], row["skipped_records"]) == ("loss_unseen", 35)
-    assert "35 skipped by a reset. No one has confirmed this yet" in row["reason"]
+    assert "35 skipped by a reset. No one has acknowledged this yet" in row["reason"]
     scene.world.write(snapshot(scene.key, 0, state_epoch=3))
     row = yield 1
     assert (row["skipped_records"], row["unseen_at"]) == (0, None)
@@ -435,9 +435,9 @@ def test_rejected_records_stay_until_somebody_has_seen_them(world: Sick, capsys:
     assert world.found()["poison_records_archived"] == "warning"
     row = world.look(0, after=dt.timedelta(hours=1))
     assert row["status"] == "loss_unseen"
-    assert row["reason"].startswith("Lost for good: 400 given up. No one has confirmed this yet")
+    assert row["reason"].startswith("Permanently lost: 400 archived. No one has acknowledged this yet")
     said = run(capsys, "findings", "--group", "bill*", "--seen-by", "Ada", "--tables", world.config.uri)
-    assert "billing orders 0: records lost for good: 400 given up; seen by Ada" in said.stdout
+    assert "billing orders 0: permanently lost records: 400 archived; acknowledged by Ada" in said.stdout
     acknowledge_losses(world.tables, ["bill*"], "Ada", world.now)
     assert world.look()["status"] == "idle"
     assert "poison_records_archived" not in world.found()
@@ -456,11 +456,11 @@ def test_one_archived_record_among_many_is_a_loss(world: Sick) -> None:
     row = world.look()
     assert (row["status"], row["unseen_at"], row["archived_seen"]) == ("ok", None, 1)
     (said,) = (each["detail"] for each in world.rows("findings", "r1") if each["rule"] == "poison_records_archived")
-    assert "may be no records" in said
+    assert "may not be records" in said
     world.ask_the_log(100, 100, is_record=True)
     row = world.look()
     assert (row["status"], row["unseen_at"]) == ("loss_unseen", row["observed_at"])
-    assert row["reason"].startswith("Lost for good: 1 given up. No one has confirmed this yet")
+    assert row["reason"].startswith("Permanently lost: 1 archived. No one has acknowledged this yet")
     acknowledge_losses(world.tables, ["bill*"], "Ada", world.now)
     assert world.look()["status"] == "ok"
     world.log(0, 402)
@@ -477,7 +477,7 @@ def test_archived_offsets_without_a_record_count_nowhere(world: Sick) -> None:
     world.write(snapshot(KEY, 0), update(KEY, 0, 8, (batch(0, 0), *markers, batch(2, 2), batch(7, 7, state=4))))
     assert world.look()["archived_seen"] == 4
     (said,) = (row["detail"] for row in world.rows("findings", "r1") if row["rule"] == "poison_records_archived")
-    assert said.startswith("4 record(s) were archived, none beside another: they may be no records")
+    assert said.startswith("4 record(s) were archived, no two of them adjacent: they may not be records")
     for at in (1, 3, 5, 7):
         world.ask_the_log(at, at, is_record=at == 7)
     world.write(update(KEY, 8, 0, ()))

@@ -381,12 +381,12 @@ def _span(us: int) -> str:
 def _losses(numbers: _Numbers, doubt: pa.ChunkedArray) -> pa.Array:
     """What was lost for good, in one sentence."""
     columns = zip(*(numbers[name].tolist() for name in LOST), strict=True)
-    hows = ([f"given up{own}", *[*LOST.values()][1:]] for own in doubt.to_pylist())
+    hows = ([f"archived{own}", *[*LOST.values()][1:]] for own in doubt.to_pylist())
     said = [
         ", ".join(f"{count:,} {how}" for count, how in zip(row, own, strict=True) if count)
         for row, own in zip(columns, hows, strict=True)
     ]
-    return pa.array([f"Lost for good: {each}. No one has confirmed this yet" for each in said], pa.string())
+    return pa.array([f"Permanently lost: {each}. No one has acknowledged this yet" for each in said], pa.string())
 
 
 def _time(instants: Any) -> Any:

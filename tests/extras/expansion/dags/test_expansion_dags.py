@@ -108,9 +108,9 @@ def test_lost_request_fails_the_run_until_it_is_settled(
         approver = change_steps.note_decision.function(plan, **context)
         network.held.add(CREATE_PARTITIONS)
         change_steps.execute.function(plan, approver)
-        with pytest.raises(AirflowFailException, match="its outcome is not known"):
+        with pytest.raises(AirflowFailException, match="its outcome is unknown"):
             change_steps.verify.function(plan, **context)
-        assert "it may still arrive. Clear the task verify to look again" in caplog.text
+        assert "the request may still take effect. Clear the task verify to check again" in caplog.text
         with pytest.raises(AirflowFailException, match=f"{plan['plan_id']} before, and its outcome is not determined"):
             expansion_steps.plan_expansion.function(**context)
         network.release()

@@ -330,7 +330,7 @@ def test_a_token_that_others_read_is_none(tmp_path: Path) -> None:
         with connect_worker(tmp_path, {"rest.listener": "127.0.0.1:0", **own}) as worker:
             worker.start()
             assert worker.wait() == 3
-            assert "others may read or write" in "\n".join(worker.said)
+            assert "other users can read or write" in "\n".join(worker.said)
     with connect_worker(tmp_path, {"rest.listener": "127.0.0.1:0", "rest.token": "literal-literal-literal"}) as worker:
         (tmp_path / "worker.toml").chmod(0o644)
         worker.start()

@@ -192,7 +192,7 @@ def test_another_table_in_the_place_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(DamagedTables, match="the table is not there any more"):
         read(tmp_path, position)
     append(tmp_path, [7])
-    with pytest.raises(ConfigurationError, match="not the one that was read before"):
+    with pytest.raises(ConfigurationError, match="not the table that was read before"):
         read(tmp_path, position)
 
 

@@ -161,7 +161,7 @@ def test_what_cannot_be_known_is_unknown(world: World) -> None:
     reasons = {row["group_id"]: row["reason"] for row in world.rows("reconciliations")}
     assert "GROUP_AUTHORIZATION_FAILED" in reasons["refused"]
     assert "names no share partition" in reasons["missing"]
-    assert "no topic of this id" in reasons["unseen"]
+    assert "no topic with this id" in reasons["unseen"]
 
 
 def test_without_the_state_topics_ends_nothing_is_claimed(world: World) -> None:

@@ -275,7 +275,7 @@ def test_what_lies_beside_a_segment(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "is of cluster c1" in imported(capsys, root, file, cluster="c2").complaint(3)
     other = "BQIDBAUGBwgJCgsMDQ4PEA"
     assert f"not of {other}" in imported(capsys, root, file, "--topic-id", other).complaint(3)
-    assert "no topic id" in imported(capsys, root, file, "--topic-id", "orders").complaint(2)
+    assert "not a topic id" in imported(capsys, root, file, "--topic-id", "orders").complaint(2)
     assert not root.exists()
     said = summary(capsys, root, file)
     assert (said["state_topic_id"], said["records_new"]) == (TOPIC_ID, 2)

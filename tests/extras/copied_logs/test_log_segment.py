@@ -180,9 +180,9 @@ def test_a_file_full_of_headers_ends_soon(tmp_path: Path, monkeypatch: pytest.Mo
 def test_other_files_are_refused(tmp_path: Path) -> None:
     """A log of another kind, an index, an old message format and a missing file are named, in one error."""
     for content in (b"[2026-08-01 12:00:00,000] INFO started (kafka.server.KafkaServer)\n" * 9, b"\xff" * 500):
-        with pytest.raises(MalformedFile, match="no log segment"):
+        with pytest.raises(MalformedFile, match="not a log segment"):
             read(segment_file(tmp_path, content))
-    with pytest.raises(MalformedFile, match="no log segment"):
+    with pytest.raises(MalformedFile, match="not a log segment"):
         read(segment_file(tmp_path, struct.pack(">qiibb", 0, 60, zlib.crc32(b""), 1, 0) + bytes(100)))
     with pytest.raises(UnknownName):
         read(tmp_path / "none.log")

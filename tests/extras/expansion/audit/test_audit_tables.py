@@ -109,7 +109,7 @@ def test_tables_without_looks(tmp_path: Path) -> None:
     plain.look(0, [10, 10], {})
     with pytest.raises(ConfigurationError, match="no tables at"):
         audit(TablesConfig(uri=str(tmp_path / "empty")))
-    with pytest.raises(ConfigurationError, match="no topic was described"):
+    with pytest.raises(ConfigurationError, match="no observation of topics"):
         audit(silent.filled(tmp_path / "silent"))
     config = plain.filled(tmp_path / "plain")
     assert audit(config)["verdicts"] == {}

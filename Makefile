@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark test-lowest test-newest demo image image-files compose bench mutants clean
+.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark test-lowest test-newest demo image image-files compose kubernetes bench mutants clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -102,6 +102,9 @@ compose: sync archives ## deploy/compose.yaml with the images of `make image`: b
 	@$(UV) venv --quiet --allow-existing .image/podman-compose
 	@$(UV) pip install --quiet --python .image/podman-compose podman-compose==1.6.0
 	@export PODMAN_COMPOSE=$(CURDIR)/.image/podman-compose/bin/podman-compose && $(IN_CONTAINERS) tests/deploy/test_compose.py
+
+kubernetes: sync archives ## deploy/kubernetes by `podman play kube`, with the images of `make image`
+	@$(IN_CONTAINERS) tests/deploy/test_kubernetes.py
 
 # A folder elsewhere, with the lock's versions of what the wheel needs: pip, without an index, finds all of it, or fails.
 wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, runs the demo from an empty folder

@@ -6,20 +6,17 @@ import os
 import secrets
 import shutil
 import subprocess
-import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 from drivers.containers import Containers, containers, image
 from drivers.own_process import finished, free_port
-from servers.s3_server import versitygw
+from servers.container_servers import S3_IMAGE, add_kafka, add_s3
 from servers.workload import until
-
-from acktrail_embedded.kafka.installation import install
 
 pytestmark = [pytest.mark.full, pytest.mark.slow]
 
@@ -27,8 +24,6 @@ FILE: Final = Path(__file__).parents[2] / "deploy/compose.yaml"
 SERVICES: Final = ("broker", "s3", "groups", "worker", "reconcile", "dashboard")
 IMAGES: Final = {name: f"localhost/acktrail-{part}" for name, part in (("IMAGE", "connect"), ("SPARK_IMAGE", "spark"))}
 GROUPS: Final = ("billing", "shipping")
-S3_IMAGE: Final = "localhost/s3"
-USER: Final = 1001
 
 
 @pytest.fixture(scope="module")
@@ -41,41 +36,12 @@ def compose() -> str:
 
 
 @pytest.fixture(scope="module")
-def podman(compose: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
-    """With the images of the file: where no S3 server can be pulled, the one that other tests use; a cache that has
-    Kafka, so that nothing is fetched."""
-    own = tmp_path_factory.mktemp("images")
+def podman(compose: str) -> Iterator[Containers]:
+    """With the images of the file, and Kafka in its cache."""
     with containers(image("connect"), image("spark")) as started:
-        program = versitygw()
-        listed = [line.split() for line in finished("ldd", program).stdout.splitlines()]
-        libraries = [Path(word) for words in listed for word in words if word.startswith("/")]
-        entries = {"usr/local/bin/versitygw": program, **{str(each)[1:]: each.resolve() for each in libraries}}
-        s3 = archive(own / "s3.tar", entries, owner=0)
-        entry = 'ENTRYPOINT ["/usr/local/bin/versitygw"]'
-        started.done("import", "--change", entry, s3, S3_IMAGE)
-        jars = install().jars
-        kafka = {f"kafka/{jars.name}/{jar.name}": jar for jar in jars.iterdir()}
-        started.done("volume", "create", "acktrail_cache")
-        started.done("volume", "import", "acktrail_cache", archive(own / "cache.tar", kafka, owner=USER))
+        add_s3(started)
+        add_kafka(started, "acktrail_cache")
         yield started
-
-
-def archive(file: Path, entries: Mapping[str, Path], *, owner: int) -> Path:
-    """A tar file with these files and their folders."""
-
-    def owned(info: tarfile.TarInfo) -> tarfile.TarInfo:
-        info.uid = info.gid = owner
-        return info
-
-    folders = {parent for name in entries for parent in Path(name).parents}
-    with tarfile.open(file, "w") as made:
-        for folder in sorted(folders):
-            info = tarfile.TarInfo(str(folder))
-            info.type, info.mode = tarfile.DIRTYPE, 0o755
-            made.addfile(owned(info))
-        for name, source in entries.items():
-            made.add(source, name, filter=owned)
-    return file
 
 
 def run(podman: Containers, compose: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

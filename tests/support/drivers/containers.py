@@ -34,14 +34,14 @@ network_backend = "netavark"
 """
 _FEW: Final = 'default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]'
 """podman asks for limits of its own choice. Raising one needs a capability that a container of CI may lack."""
-_HOLDER: Final = "umount {hybrid} 2>/dev/null; echo ready; exec cat"
-"""What keeps the namespace of mounts: until its input ends. crun refuses machines that have both versions of cgroups,
+_HOLDER: Final = "umount {hybrid} 2>/dev/null; {network} echo ready; exec cat"
+"""What keeps the namespaces until its input ends. crun refuses machines that have both versions of cgroups,
 so that the newer one is hidden there, where it is."""
 
 
 @dataclass(frozen=True)
 class Containers:
-    """podman; each command runs in the namespace of mounts of process `holder`."""
+    """podman; each command runs in the namespaces of process `holder`."""
 
     folder: Path
     holder: int
@@ -102,13 +102,14 @@ def image(name: str) -> Path:
 
 
 @contextmanager
-def containers(*images: Path) -> Iterator[Containers]:
-    """podman with these images. In the end all containers, pods and volumes are removed, and the storage is deleted."""
+def containers(*images: Path, is_apart: bool = False) -> Iterator[Containers]:
+    """podman with these images; its containers have the network of this machine, or (`is_apart`) a loopback of their
+    own, where every port is free. In the end all containers, pods and volumes are removed, the storage is deleted."""
     folder = Path(tempfile.mkdtemp(prefix="acktrail-containers-"))
-    script = _HOLDER.format(hybrid=_HYBRID)
-    holder = subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    spaces = ("--mount", *(["--net"] if is_apart else []))
+    script = _HOLDER.format(hybrid=_HYBRID, network="ip link set lo up;" if is_apart else "")
+    words = ["unshare", *spaces, "sh", "-c", script]
+    holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout
         assert holder.stdout.readline() == "ready\n"
@@ -132,5 +133,5 @@ def _write_settings(found: Containers) -> None:
     text = _SETTINGS.format(ulimits="" if may_raise else _FEW)
     (found.folder / "containers.conf").write_text(text)
     places = f"--root {found.folder}/root --runroot {found.folder}/run"
-    found.program.write_text(f'#!/bin/sh\nexec nsenter --mount --target {found.holder} podman {places} "$@"\n')
+    found.program.write_text(f'#!/bin/sh\nexec nsenter --mount --net --target {found.holder} podman {places} "$@"\n')
     found.program.chmod(0o755)

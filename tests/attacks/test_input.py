@@ -27,9 +27,9 @@ from acktrail_connect.sinks.writer_lease import WorkerLease, lease_path
 from acktrail_connect.worker.connector_run import ConfigStore
 from acktrail_connect.worker.worker_config import WorkerConfig, connector_file
 from acktrail_copied_logs.copied_files import read_dump
-from acktrail_dags.task_inputs import _properties
 from acktrail_dashboard.evidence import read_pack
 from acktrail_expectations.data_context import load_suite
+from acktrail_provider.cluster_connection import _properties
 
 HOSTILE_JSON: Final = {
     "a hundred thousand deep": "[" * 100_000,

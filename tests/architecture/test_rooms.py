@@ -29,10 +29,10 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 48_240,
-    "lines of the trunk": 40_100,
-    "lines of tests": 42_750,
-    "lines of the largest room": 3_980,
+    "lines of the wheel": 48_290,
+    "lines of the trunk": 40_110,
+    "lines of tests": 42_800,
+    "lines of the largest room": 3_990,
     "modules": 358,
 }
 """Lines of code, Python and templates, without blanks, comments and docstrings. They rise with what users gain."""

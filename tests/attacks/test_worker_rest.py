@@ -230,7 +230,7 @@ def test_a_validation_tells_nothing_of_files(worker: ConnectWorker, tmp_path: Pa
             else:
                 answers["outside"] |= {text[text.find("kafka.sasl.password: ") :][:80] for text in (found, changed)}
     assert {where: len(told) for where, told in answers.items()} == dict.fromkeys(answers, 1), answers
-    assert "elsewhere than allowed" in "".join(answers["outside"])
+    assert "outside of the allowed folders" in "".join(answers["outside"])
 
 
 def test_the_environment_and_other_folders_are_closed(worker: ConnectWorker, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_client_sends_no_file_that_a_reference_may_not_name(
     files = ("sink.option.azure_federated_token_file", "sink.option.google_service_account", "kafka.ssl.ca.location")
     for key in files:
         code, told = worker.ask("PUT", "/connectors/sends/config", {**config, key: path})
-        assert (code, "elsewhere than allowed" in told or "the worker's own" in told) == (400, True), told
+        assert (code, "outside of the allowed folders" in told or "the worker's own" in told) == (400, True), told
         found = json.loads(worker.ask("PUT", VALIDATE, {**config, "name": "sends", key: path})[1])
         assert found["error_count"] == (0 if place == "secrets/link" else 1)
 
@@ -286,7 +286,7 @@ def test_the_workers_own_secrets_are_no_values_of_connectors(worker: ConnectWork
     connector(worker, "kept")
     for place in ("store/rest.token", "store/kept.json", "worker.toml", "store/../worker.toml"):
         code, told = worker.ask("PUT", "/connectors/own/config", {**base, "kafka.sasl.password": f"${{file:{place}}}"})
-        assert (code, "elsewhere than allowed" in told) == (400, True), told
+        assert (code, "outside of the allowed folders" in told) == (400, True), told
 
 
 def test_each_change_is_a_line_in_the_log(worker: ConnectWorker) -> None:

@@ -12,12 +12,14 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
+from acktrail.change.request.reset_request import BY_OPTION
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, InputError, NotNamed, OutcomeUnknown, RetryableError
 from acktrail_provider.assets import publish, topic_assets
 from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID, kafka_config, mask
-from acktrail_provider.task_errors import advice_of, as_airflow_errors
+from acktrail_provider.task_errors import advice_of, as_airflow_errors, as_import_errors
 
+_WITHOUT_VALUE = frozenset({"to-earliest", "to-latest", "to-current"})
 _SENT = advice_of(
     {
         OutcomeUnknown: "Never clear this task: a ShareGroupVerifyOperator finds out what became of the plan.",
@@ -74,19 +76,22 @@ class ShareGroupPlanOperator(_ChangeOperator):
         super().__init__(**settings)
         self.group_id, self.topics, self.strategy, self.value = group_id, topics, strategy, value
         self.allow_skip, self.allow_partial, self.reason = allow_skip, allow_partial, reason
+        with as_import_errors():
+            if strategy not in BY_OPTION:
+                raise InputError(f"no strategy {strategy!r:.40}", hint=f"one of {', '.join(BY_OPTION)}")
+            if value is None and strategy not in _WITHOUT_VALUE:
+                raise InputError(f"the strategy {strategy} needs a value", hint="give value=")
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan."""
         from acktrail.change import api
         from acktrail.change.cluster import Cluster
         from acktrail.change.plan.notices import refusals_among
-        from acktrail.change.request.reset_request import StrategyKind, parse_request
+        from acktrail.change.request.reset_request import parse_request
         from acktrail.change.reset_planner import make_plan
         from acktrail.view.change_text import plan_text
 
         with as_airflow_errors():
-            if self.strategy not in list(StrategyKind):
-                raise InputError(f"no strategy {self.strategy!r:.40}", hint=f"one of {', '.join(StrategyKind)}")
             asked = {
                 "groups": [self.group_id] if isinstance(self.group_id, str) else self.group_id,
                 "topics": [self.topics] if isinstance(self.topics, str) else self.topics,

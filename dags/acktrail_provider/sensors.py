@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
 from airflow.sdk import BaseSensorOperator, Context
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import InputError, RetryableError
+from acktrail.errors import InputError, RetryableError, Unreachable
 from acktrail_provider.airflow_names import AirflowFailException, AirflowSensorTimeout
 from acktrail_provider.cluster_connection import DEFAULT_KAFKA_CONN_ID, kafka_config
-from acktrail_provider.task_errors import as_airflow_errors
+from acktrail_provider.task_errors import as_airflow_errors, as_import_errors
 from acktrail_provider.triggers import Ending, ShareGroupTrigger, Until, Wait, WaitState
 
 _UNTRIGGERED_S: Final = 120
@@ -28,8 +27,8 @@ _UNTRIGGERED_S: Final = 120
 
 class WaitingSensor(BaseSensorOperator):
     """Waits for one group, or for several. Looks once on a worker: what is wrong (no such group, no right, no
-    connection) fails there. Then it waits in the triggerer, `deferrable` False: on the worker, as `mode` says.
-    `poke_interval` in seconds, or a timedelta: how often to look."""
+    connection, no broker that answers) fails there. Then it waits in the triggerer, `deferrable` False: on the worker,
+    as `mode` says. `poke_interval` in seconds, or a timedelta: how often to look."""
 
     template_fields: Sequence[str] = ("group_id", "topics")
     until: Until
@@ -47,6 +46,10 @@ class WaitingSensor(BaseSensorOperator):
         super().__init__(poke_interval=poke_interval, **settings)
         self.group_id, self.kafka_conn_id, self.topics = group_id, kafka_conn_id, topics
         self.deferrable = deferrable
+        with as_import_errors():
+            for field, given in (("group_id", group_id), ("topics", topics)):
+                if isinstance(given, str | list | tuple):  # else the output of another task
+                    _names(field, given)
 
     def execute(self, context: Context) -> Any:
         """Look, then wait. Returns the reason why the wait ended."""
@@ -54,10 +57,14 @@ class WaitingSensor(BaseSensorOperator):
             return super().execute(context)
         with as_airflow_errors():
             wait = self.wait_for()
-            with suppress(RetryableError):  # the trigger waits for a cluster that does not answer
+            try:
                 found = self.look(wait)
                 if found.is_met:
                     return found.reason
+            except Unreachable:  # so looks a wrong address, too: Airflow's retries decide
+                raise
+            except RetryableError as error:  # the trigger waits for an answer
+                self.log.warning("not known: %s", error.message)
         self.wait_deferred(wait, timeout_s=self.timeout)
         return None
 
@@ -134,10 +141,15 @@ class ShareGroupLagSensor(ShareGroupDrainedSensor):
     def __init__(self, *, max_lag: int | None = None, max_age: timedelta | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.max_lag, self.max_age = max_lag, max_age
+        with as_import_errors():
+            if max_lag is None and max_age is None:
+                raise InputError("a ShareGroupLagSensor has no bound", hint="give max_lag, max_age, or both")
+            if not isinstance(max_lag, int | None):
+                raise InputError(f"max_lag {max_lag!r:.40} is not a number of offsets", hint="max_lag=1000")
+            if not isinstance(max_age, timedelta | None):
+                raise InputError(f"max_age {max_age!r:.40} is not a timedelta", hint="max_age=timedelta(minutes=5)")
 
     def wait_for(self) -> Wait:
-        if self.max_lag is None and self.max_age is None:
-            raise InputError("a ShareGroupLagSensor has no bound", hint="give max_lag, max_age, or both")
         max_age_s = None if self.max_age is None else self.max_age.total_seconds()
         return Wait.of({**super().wait_for().as_json(), "max_lag": self.max_lag, "max_age_s": max_age_s})
 
@@ -152,5 +164,7 @@ def _names(field: str, given: str | Sequence[str]) -> tuple[str, ...]:
     """One name or several, each once."""
     names = (given,) if isinstance(given, str) else tuple(given)
     if any(not isinstance(name, str) or not name for name in names) or (field == "group_id" and not names):
-        raise InputError(f"{field} {given!r:.100} is no name and no list of names", hint=f'{field}="billing"')
+        raise InputError(
+            f"{field} {given!r:.100} is neither a name nor a list of names", hint=f'such as {field}="billing"'
+        )
     return tuple(dict.fromkeys(names))

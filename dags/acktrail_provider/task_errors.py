@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from airflow.sdk import get_current_context
 
-from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency, OutcomeUnknown, RetryableError
+from acktrail.errors import (
+    AcktrailError,
+    ConfigurationError,
+    InputError,
+    MissingDependency,
+    OutcomeUnknown,
+    RetryableError,
+)
 from acktrail.machine_faults import machine_fault
 from acktrail.package_data import install_hint
 from acktrail_provider.airflow_names import AirflowFailException
@@ -65,6 +72,15 @@ def as_airflow_errors(
         if isinstance(error, retried):
             raise
         raise AirflowFailException(f"{message} ({hint})" if hint else message) from raised
+
+
+@contextmanager
+def as_import_errors() -> Iterator[None]:
+    """Around checks of a task's fields: Airflow shows what is wrong as an import error of the DAG file, in one line."""
+    try:
+        yield
+    except InputError as error:
+        raise ValueError(error.with_hint) from None
 
 
 def missing_package(error: BaseException) -> MissingDependency | None:

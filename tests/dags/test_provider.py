@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import threading
 import time
@@ -206,19 +207,44 @@ HOSTILE: Final = "g\x1b[31m\n`<b>"
 
 
 @pytest.mark.parametrize(
+    ("make", "fields", "reason"),
+    [
+        (lambda: sensors.ShareGroupDrainedSensor, {"group_id": []}, "group_id"),
+        (lambda: sensors.ShareGroupDrainedSensor, {"group_id": ""}, "group_id"),
+        (lambda: sensors.ShareGroupDrainedSensor, {"topics": [1]}, "topics"),
+        (lambda: sensors.ShareGroupLagSensor, {}, "give max_lag, max_age, or both"),
+        (lambda: sensors.ShareGroupLagSensor, {"max_lag": "5"}, "max_lag '5' is not a number"),
+        (lambda: sensors.ShareGroupLagSensor, {"max_age": 5}, "max_age 5 is not a timedelta"),
+        (lambda: operators.ShareGroupPlanOperator, {"strategy": "to-earlyest"}, "one of to-earliest"),
+        (lambda: operators.ShareGroupPlanOperator, {"strategy": "after-deletion"}, "one of to-earliest"),
+        (lambda: operators.ShareGroupPlanOperator, {"strategy": "to-datetime"}, "to-datetime needs a value"),
+    ],
+)
+def test_wrong_field_is_an_import_error_of_the_file(make: Any, fields: dict[str, Any], reason: str) -> None:
+    """In one line, before anything runs."""
+    with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+        make()(**{"task_id": "t", "group_id": "g", **fields})
+    assert "\n" not in str(caught.value)
+
+
+def test_sensor_fails_at_its_first_look_when_no_broker_answers() -> None:
+    """A wrong address looks like an outage: it does not wait for hours. The task's retries are for the latter."""
+    with (
+        patch("acktrail_provider.task_errors._tries_left", return_value=0),
+        pytest.raises(Unreachable, match="answered"),
+    ):
+        sensors.ShareGroupDrainedSensor(task_id="t", group_id="g", kafka_conn_id="away").execute({})
+
+
+@pytest.mark.parametrize(
     ("make", "reason"),
     [
         (lambda: sensors.ShareGroupDrainedSensor(group_id="not-there"), "unknown share group 'not-there'"),
         (lambda: sensors.ShareGroupEmptySensor(group_id=["not-there"]), "unknown share group 'not-there'"),
         (lambda: sensors.ShareGroupDrainedSensor(group_id=HOSTILE), "unknown share group"),
-        (lambda: sensors.ShareGroupDrainedSensor(group_id=[]), "group_id"),
-        (lambda: sensors.ShareGroupDrainedSensor(group_id="g", topics=[1]), "topics"),
-        (lambda: sensors.ShareGroupDrainedSensor(group_id=""), "group_id"),
-        (lambda: sensors.ShareGroupLagSensor(group_id="g"), "give max_lag, max_age, or both"),
         (lambda: sensors.ShareGroupDrainedSensor(group_id="g", kafka_conn_id="absent"), "no Airflow connection"),
         (lambda: sensors.ShareGroupDrainedSensor(group_id="g", kafka_conn_id="empty"), "names no broker"),
         (lambda: sensors.ShareGroupDrainedSensor(group_id="g", kafka_conn_id="crooked"), "flat JSON"),
-        (lambda: operators.ShareGroupPlanOperator(group_id="g", strategy="to-nowhere"), "one of to-earliest"),
         (
             lambda: operators.ShareGroupPlanOperator(group_id="g", strategy="to-earliest"),
             "no root of tables is given (give tables_uri, or set",

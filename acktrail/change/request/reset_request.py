@@ -51,7 +51,9 @@ OWN_SCOPE: Final = _NO_OPTIONS | {StrategyKind.FROM_FILE}
 """What names its share partitions itself."""
 WERE_THERE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY, StrategyKind.MIGRATE})
 """Targets at which the group stood before, here or on another cluster."""
-_OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind not in _NO_OPTIONS)
+BY_OPTION: Final = tuple(kind.value for kind in StrategyKind if kind not in _NO_OPTIONS)
+"""The strategies that a person names."""
+_OPTIONS: Final = ", ".join(f"--{name}" for name in BY_OPTION)
 
 
 class OutOfRange(StrEnum):

@@ -55,13 +55,15 @@ _MARKED = {"broker": "broker", "guarded": "broker", "spark": "spark"}
 _ONE_PROCESS = {
     "airflow": re.compile(r"\bmark\.airflow\b"),
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
+    "expectations": re.compile(r"\badd_spark\("),
     "faults": re.compile(r"\brunning: Export\b"),
     "rights": re.compile(r"\bguarded_workload\b|fixturevalue\(\"guarded\"\)"),
     "plans": re.compile(r"\bchange\.world import .*\bScene\b"),
 }
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
-starve each other; the faults share a broker and a worker, others a broker of their own. A module that starts Spark in
-processes of its own runs in any."""
+starve each other; the faults share a broker and a worker, others a broker of their own. Great Expectations on Spark has
+a process of its own: after other tests' sessions it was seen to end the session that frames are of. A module that
+starts Spark in processes of its own runs in any."""
 
 
 _TROUBLE: Final = re.compile(r" (WARN|ERROR|FATAL) |OutOfMemory|deadlock|Too many open files", re.IGNORECASE)

@@ -48,7 +48,7 @@ class WaitingSensor(BaseSensorOperator):
         self.deferrable = deferrable
         with as_import_errors():
             for field, given in (("group_id", group_id), ("topics", topics)):
-                if isinstance(given, str | list | tuple):  # else the output of another task
+                if isinstance(given, str | list | tuple) and given != ():  # else known when it runs
                     _names(field, given)
 
     def execute(self, context: Context) -> Any:

@@ -91,7 +91,7 @@ def test_trigger_does_not_choose_tables(
     mine = tmp_path / "mine"
     run = dag_bag.dags[dag_id].test(run_conf={"tables_uri": str(mine)})
     assert str(run.state) == "failed"
-    assert f"the line ACKTRAIL_DAG_PLACES=acktrail_kafka={mine}" in caplog.text
+    assert f"set this variable on the workers: ACKTRAIL_DAG_PLACES=acktrail_kafka={mine}" in caplog.text
     assert not mine.exists()
 
 
@@ -239,8 +239,8 @@ def test_file_of_offsets_tells_nothing_of_the_worker(tmp_path: Path, monkeypatch
 
     answers = {re.sub(r"FOLDER/[a-z]+|PATH", "FILE", said(path)) for path in paths}
     assert len(answers) == 1, answers
-    assert "the line ACKTRAIL_DAG_FOLDERS=" in answers.pop()
-    with pytest.raises(exceptions.AirflowFailException, match="allow no folder: ACKTRAIL_DAG_FOLDERS=FOLDER"):
+    assert "set this variable on the workers: ACKTRAIL_DAG_FOLDERS=" in answers.pop()
+    with pytest.raises(exceptions.AirflowFailException, match="allow no folder: set ACKTRAIL_DAG_FOLDERS=FOLDER"):
         order(strategy="from-file")
     monkeypatch.setenv("ACKTRAIL_DAG_FOLDERS", str(offsets))
     assert order(strategy="from-file", file=paths[0])["request"]["strategy"]["source"] == paths[0]
@@ -253,7 +253,7 @@ def test_trigger_does_not_choose_a_spark(monkeypatch: pytest.MonkeyPatch) -> Non
     names: only connections that one line allows are taken."""
     with pytest.raises(ConfigurationError, match="as its Spark") as refused:
         task_inputs.spark_master("other")
-    assert "the line ACKTRAIL_DAG_SPARK=other" in refused.value.hint
+    assert "set this variable on the workers: ACKTRAIL_DAG_SPARK=other" in refused.value.hint
     monkeypatch.setenv("ACKTRAIL_DAG_SPARK", "spark_here, other")
     assert task_inputs.spark_master("other") == "127.0.0.1:1"
     assert task_inputs.spark_master(None) is None

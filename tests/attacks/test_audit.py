@@ -116,7 +116,7 @@ def test_anchor_in_the_tables_is_none(root: Path, capsys: pytest.CaptureFixture[
     """Who may write all of the tables would write the anchor, too: one that lies there is refused, and not made."""
     anchor = root / "anchor.json"
     said = command_line.run(capsys, "change", "audit", "--tables", root, "--anchor", anchor).complaint(3)
-    assert "lies in the tables" in said
+    assert "is inside the tables" in said
     assert not anchor.exists()
 
 

@@ -75,11 +75,11 @@ def test_what_is_no_connector_does_not_stop_the_worker(worker: ConnectWorker, tm
     (store / "binary.json").write_bytes(b"\xff\xfe\x00")
     (store / "list.json").write_text(json.dumps([]))
     worker.start()
-    until(lambda: len([line for line in worker.said if "is no connector's file" in line]) == 5)
+    until(lambda: len([line for line in worker.said if "is not the file of a connector" in line]) == 5)
     until(lambda: worker.ask("GET", "/connectors") == (200, '["kept"]'))
     code, text = worker.ask("POST", "/connectors", {**made, "name": "folder"})
     assert (code, "cannot be written" in text) == (500, True)
-    assert re.search(r"ignored: \S+/folder\.json is no connector's file", "\n".join(worker.said))
+    assert re.search(r"ignored: \S+/folder\.json is not the file of a connector", "\n".join(worker.said))
 
 
 def test_only_its_owner_reads_the_store(tmp_path: Path) -> None:

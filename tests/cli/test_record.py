@@ -144,7 +144,7 @@ def test_since(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(world, capsys, "archived", "fraud", "--since", str(WRITTEN_MS + 4)).answer["archived"]
     assert [r["partition"] for r in found] == [1]
     assert "time zone" in asked(world, capsys, "archived", "fraud", "--since", "2026-08-01T12:00:00").complaint(2)
-    assert "no time" in asked(world, capsys, "archived", "fraud", "--since", "yesterday").complaint(2)
+    assert "is not a time" in asked(world, capsys, "archived", "fraud", "--since", "yesterday").complaint(2)
 
 
 def test_what_a_person_reads_of_archived_records(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +184,7 @@ def test_rates_of_a_time(world: World, capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean 'payments'" in asked(world, capsys, "rates", "--topic", "payment").complaint(2)
     assert "unknown topic of share group 'fraud'" in asked(world, capsys, "rates", "fraud", "--topic", "x").complaint(2)
     assert asked(world, capsys, "rates", "fraud", "--until", "1").answer["rates"] == []
-    assert "no duration" in asked(world, capsys, "rates", "--every", "0s").complaint(2)
+    assert "is not a duration" in asked(world, capsys, "rates", "--every", "0s").complaint(2)
     text = asked(world, capsys, "rates", as_json=False)
     assert text.stdout.split()[:3] == ["INTERVAL", "GROUP", "TOPIC"]
 

@@ -273,7 +273,7 @@ def test_a_deleted_folder_is_not_made_anew(tmp_path: Path) -> None:
     assert lease.acquire()
     shutil.rmtree(config.uri)
     clock.advance(TTL)
-    with pytest.raises(RetryableError, match="tables is gone"):
+    with pytest.raises(RetryableError, match="tables does not exist any more"):
         lease.acquire()
     lease.release()
     assert not Path(config.uri).exists()

@@ -71,7 +71,7 @@ def test_every_record_is_a_row(kafka: KafkaConfig, workload: Workload) -> None:
     ]
     assert [row["headers"] is not None for row in rows] == [False, True, True, False]
     assert [(row["key_bytes"], row["value_bytes"]) for row in rows] == [(3, 12), (None, None), (None, 12), (None, None)]
-    assert "offset is no number" in rows[1]["decode_error"]
+    assert "offset is not a number" in rows[1]["decode_error"]
     assert (rows[0]["group_id"], rows[0]["delivery_count"], rows[0]["message"]) == ("g", 5, "no")
     assert "secret" not in repr(rows)
     assert counts["decoded"] + counts["malformed_headers"] + counts["not_a_dead_letter"] == len(rows)

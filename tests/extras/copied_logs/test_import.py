@@ -206,7 +206,7 @@ def test_a_log_grows_by_imports(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert stored(root)["offset"].to_pylist() == [0, 1, 2, 3]
     other = write_dump([raw(2, epoch=77), raw(4)], tmp_path / "c.jsonl")
     line = imported(capsys, root, other).complaint(3)
-    assert "offset 2: the tables have another record there" in line
+    assert "offset 2: the record in the tables differs" in line
     assert stored(root)["offset"].to_pylist() == [0, 1, 2, 3]
 
 

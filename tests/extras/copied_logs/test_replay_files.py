@@ -264,25 +264,25 @@ def test_times_as_text(microseconds: int, shift: int) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "no moment"),
+        ("", "is not a moment"),
         ("0", "an offset needs its state partition"),
         ("99999999999", "an offset needs its state partition"),
-        ("yesterday", "no moment"),
+        ("yesterday", "is not a moment"),
         ("2026-08-01T12:00:00", "no time zone"),
         ("2026-08-01", "no time zone"),
-        ("2026-13-01T12:00:00Z", "no moment"),
-        ("-5", "no moment"),
-        ("3:", "no moment"),
-        ("3:4,,5:6", "no moment"),
+        ("2026-13-01T12:00:00Z", "is not a moment"),
+        ("-5", "is not a moment"),
+        ("3:", "is not a moment"),
+        ("3:4,,5:6", "is not a moment"),
         ("3:4,3:5", "two offsets"),
         ("9223372036854775808", "out of range"),
         ("0:9223372036854775808", "out of range"),
-        ("\u0663:\u0664", "no moment"),
-        ("3:-1", "no moment"),
+        ("\u0663:\u0664", "is not a moment"),
+        ("3:-1", "is not a moment"),
     ],
 )
 def test_no_moment(text: str, part: str) -> None:
-    """What is no moment is refused with a reason."""
+    """What is is not a moment is refused with a reason."""
     with pytest.raises(InputError, match=part):
         parse_log_point(text)
 

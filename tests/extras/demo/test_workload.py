@@ -77,10 +77,10 @@ def _fill(root: Path) -> None:
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
-    """A folder that no demo made is refused, and nothing in it is touched."""
+    """A folder that the demo did not make is refused, and nothing in it is touched."""
     _fill(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(ConfigurationError, match="no demo made"), demo_folder(tmp_path):
+    with pytest.raises(ConfigurationError, match="the demo did not make"), demo_folder(tmp_path):
         raise AssertionError("it was taken")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 

@@ -112,8 +112,14 @@ def _series(prometheus: _Prometheus) -> DoctorCheck:
     if absent:
         hint = "; ".join(dict.fromkeys(f"{name}: {_NEEDED[name]}" for name in absent))
         return DoctorCheck(what="series", status="missing", detail=f"no {few(absent)}", hint=hint)
-    shown = (f"{_short(name)} {float(rows[0]['value'][1]):.0f} s ago" for name, rows in ages.items())
-    return DoctorCheck(what="series", status="ok", detail=", ".join(shown))
+    seconds = {name: float(rows[0]["value"][1]) for name, rows in ages.items()}
+    shown = ", ".join(f"{_short(name)} {age:.0f} s ago" for name, age in seconds.items())
+    limits = dict(re.findall(r"time\(\) - (\w+) > (\d+)", deployed_files()[_RULES].read_text("utf-8")))
+    late = [name for name, age in seconds.items() if age > float(limits.get(name, "inf"))]
+    if late:
+        hint = f"older than its alert allows: {few([_short(name) for name in late])}"
+        return DoctorCheck(what="series", status="missing", detail=shown, hint=hint)
+    return DoctorCheck(what="series", status="ok", detail=shown)
 
 
 def _short(name: str) -> str:

@@ -29,8 +29,8 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 48_320,
-    "lines of the trunk": 40_140,
+    "lines of the wheel": 48_330,
+    "lines of the trunk": 40_150,
     "lines of tests": 42_800,
     "lines of the largest room": 3_990,
     "modules": 358,

@@ -29,7 +29,6 @@ from acktrail_connect.worker.worker_config import WorkerConfig, connector_file
 from acktrail_copied_logs.copied_files import read_dump
 from acktrail_dashboard.evidence import read_pack
 from acktrail_expectations.data_context import load_suite
-from acktrail_provider.cluster_connection import _properties
 
 HOSTILE_JSON: Final = {
     "a hundred thousand deep": "[" * 100_000,
@@ -59,6 +58,13 @@ def read_audit_detail(file: Path) -> object:
     return stored_object(file.read_text("utf-8", "surrogateescape"), "reset_audit", "detail")
 
 
+def read_connection_extra(file: Path) -> object:
+    """Loads Airflow, which takes seconds: not when tests are collected."""
+    from acktrail_provider.cluster_connection import _properties
+
+    return _properties("kafka", file.read_text("utf-8", "surrogateescape"))
+
+
 def read_stored_connector(file: Path) -> None:
     """A worker ignores it, and logs why."""
     for fault in ConfigStore(file.parent).faults:
@@ -71,7 +77,7 @@ JSON_READERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "evidence": read_pack,
     "suite": load_suite,
     "record dump": lambda file: list(read_dump(file)),
-    "extra of a connection": lambda file: _properties("kafka", file.read_text("utf-8", "surrogateescape")),
+    "extra of a connection": read_connection_extra,
     "audit": read_audit_detail,
 }
 TOML_READERS: Final[Mapping[str, Callable[[Path], object]]] = {"worker": WorkerConfig.read, "profiles": read_profiles}

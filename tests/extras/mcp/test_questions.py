@@ -7,18 +7,19 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import anyio
 import pytest
-from mcp import Client, StdioServerParameters
 from servers.workload import Workload
 
 from acktrail.config import environment
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail_mcp import questions
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 ACKTRAIL: Final = str(Path(sys.executable).with_name("acktrail"))
 CHANGES: Final = {"--execute", "apply", "approve", "delete", "delete-offsets", "reject", "repair", "set", "undo"}
@@ -36,6 +37,8 @@ HOSTILE: Final = (
 @asynccontextmanager
 async def asking(**settings: str) -> AsyncIterator[Client]:
     """A client of a server of its own."""
+    from mcp import Client, StdioServerParameters  # seconds that only the process of these tests needs
+
     place = StdioServerParameters(command=ACKTRAIL, args=["mcp"], env=environment(**settings))
     async with Client(place) as client:
         yield client
@@ -89,6 +92,8 @@ def test_an_agent_gets_what_the_commands_say(broker: EmbeddedBroker, workload: W
 
 def test_no_tool_runs_a_command_that_changes_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever an agent gives: its texts are values of options, or stand behind ``--``."""
+    from acktrail_mcp import questions  # as `asking`
+
     ran: list[list[str]] = []
 
     def noted(words: list[str], **_: Any) -> Any:

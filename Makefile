@@ -10,8 +10,9 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
+export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help sync check lint types contracts wheel wheel-demo archives test test-all test-trunk test-spark test-lowest test-newest demo image image-files compose kubernetes bench mutants clean
+.PHONY: help sync check lint types contracts docs wheel wheel-demo archives test test-all test-trunk test-spark test-lowest test-newest demo image image-files compose kubernetes bench mutants clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,7 +59,7 @@ test-trunk: ## All tests of the trunk, without its branches
 test-all: PYTEST_ARGS += --all
 test-all: test ## All tests: also on other releases of Kafka, the longest faults, heavy benchmarks
 
-check: lint types contracts wheel ## What CI also runs: lint with plain English and documents, types, import contracts, wheel
+check: lint types contracts docs wheel ## What CI also runs: lint with plain English, types, import contracts, the documents' site, wheel
 
 lint: sync
 	@$(BIN)/ruff check .
@@ -75,6 +76,9 @@ contracts: sync
 	@for file in pyproject.toml $(wildcard tests/extras/*/contracts.toml); do \
 		PYTHONPATH=simulation:dags $(BIN)/lint-imports --no-logo --config $$file || exit 1; done
 
+docs: sync ## The documents as a site, in the folder site: open site/index.html
+	@output=$$($(BIN)/mkdocs build 2>&1) || { echo "$$output" >&2; exit 1; }
+
 wheel: sync
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --no-build-isolation --out-dir dist
@@ -85,7 +89,7 @@ EMPTY :=
 IMAGE_PACKAGES := python3 ca-certificates libstdc++6 tzdata
 with_commas = $(subst $(EMPTY) $(EMPTY),$(COMMA),$(strip $(1)))
 
-image-files: wheel ## What container images consist of, below .image: for `podman build`, see docs/containers.md
+image-files: wheel ## What container images consist of, below .image: for `podman build`, see docs/how-to/containers.md
 	@$(BIN)/python tools/image_files.py connect .image/connect
 	@$(BIN)/python tools/image_files.py connect,spark .image/spark
 
@@ -146,4 +150,4 @@ mutants: sync ## Contradict requirements in a copy of the sources; counts what t
 	@$(BIN)/python tools/mutate.py
 
 clean: ## Remove what the targets made
-	rm -rf .venv .uv .test-java .image dist .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .uv .test-java .image dist .demo site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
+import yaml
 
 from acktrail.cli.main import CommandGroup, app
 from acktrail.model.rules.catalogue import rule_catalogue
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-DOCUMENTS: Final = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
+DOCS: Final = ROOT / "docs"
+DOCUMENTS: Final = (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")))
 """There are no more tables than this; the number only falls."""
 HELP_COLUMNS: Final = 78  # of a terminal with 80 (click leaves two free)
 REQUIREMENTS: Final = {"R000": 68, "R001": 39, "R002": 83, "R004": 32, "R003": 22}
@@ -40,16 +42,19 @@ _NAMING: Final = ("tests/extras/copied_logs/drafts/", "tests/extras/copied_logs/
 _TEST: Final = re.compile(r"`([^`:]+\.py)::(\w+)`")
 
 
+_LEAD: Final = re.compile(r"# .+\n\nFor \S.*\. (?:At the end you have|Here is) \S.*\.\n")
+"""How a page begins: its title, who it is for, and what they have at its end, or what they find on it."""
 _BLOCK: Final = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"[A-Z#][A-Z #-]*")
 
 
 def main() -> int:
     """The number of findings decides: 0 for none."""
-    found = [*_written(), *_commands(), *_pictures(), *_contents(), *_requirements()]
+    found = [*_written(), *_commands(), *_pictures(), *_pages(), *_contents(), *_requirements()]
     for document in DOCUMENTS:
         text = document.read_text("utf-8")
-        found += (f"{document.name}: {what}" for what in (*missing(text, document.parent), *old_headings(text)))
+        name = document.relative_to(ROOT)
+        found += (f"{name}: {what}" for what in (*missing(text, document.parent), *old_headings(text)))
     print(*found, sep="\n", end="\n" if found else "")
     return min(len(found), 1)
 
@@ -140,7 +145,7 @@ def _written() -> Iterator[str]:
     yield from write_tables.faults()
     rules = write_rules.page()
     yield from (
-        f"rules.md: no anchor {id_}"
+        f"reference/rules.md: no anchor {id_}"
         for id_ in rule_catalogue().by_id
         if f"### {id_}\n" not in rules and f'id="{id_}"' not in rules
     )
@@ -149,11 +154,11 @@ def _written() -> Iterator[str]:
 def _commands() -> Iterator[str]:
     """There is a section for each command, or for its group."""
     titles = {
-        title.replace(" ", ".") for title in re.findall(r"^## (.+)$", _text("docs/command-line.md"), re.MULTILINE)
+        title.replace(" ", ".") for title in re.findall(r"^## (.+)$", _text("docs/reference/commands.md"), re.MULTILINE)
     }
     for path in CommandGroup.targets():
         if not {path, path.split(".")[0]} & titles:
-            yield f"command-line.md: no section for {path}"
+            yield f"reference/commands.md: no section for {path}"
     yield from _cut_help(typer.main.get_command(app), "acktrail")
 
 
@@ -176,22 +181,46 @@ def _pictures() -> Iterator[str]:
         for page in DOCUMENTS
         for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text("utf-8"))
     }
-    yield from (f"{file.name}: in no document" for file in (ROOT / "docs/images").iterdir() if file.name not in shown)
+    yield from (f"{file.name}: in no document" for file in (DOCS / "images").iterdir() if file.name not in shown)
+
+
+def _pages() -> Iterator[str]:
+    """Every page has a first sentence in the fixed form, a place in the navigation and one on the front page."""
+    front = _text("docs/index.md")
+    navigation = set(_names_in(yaml.safe_load(_text("mkdocs.yml"))["nav"]))
+    for page in sorted(DOCS.rglob("*.md")):
+        name = str(page.relative_to(DOCS))
+        if not _LEAD.match(page.read_text("utf-8")):
+            yield f"docs/{name}: does not begin with 'For <reader>. At the end you have <what>.' or 'Here is ...'"
+        if name not in navigation:
+            yield f"docs/{name}: not in the navigation of mkdocs.yml"
+        if name != "index.md" and f"]({name})" not in front:
+            yield f"docs/{name}: not on docs/index.md"
+
+
+def _names_in(navigation: Any) -> Iterator[str]:
+    """The pages of a part of the navigation, at any depth."""
+    if isinstance(navigation, str):
+        yield navigation
+    else:
+        for part in navigation.values() if isinstance(navigation, dict) else navigation:
+            yield from _names_in(part)
 
 
 def _contents() -> Iterator[str]:
     """Tasks lead to a place in the code; walks name every hop, below a picture; the glossary is in order."""
-    rows = [line for line in _section("architecture.md", "Where do I change what").splitlines() if "|" in line][2:]
+    places = _section("explanation/architecture.md", "Where do I change what")
+    rows = [line for line in places.splitlines() if "|" in line][2:]
     yield from (
         f"architecture.md: no place: {row}" for row in rows if not (_REFERENCE.search(row) or _PATH.search(row))
     )
     for walk in WALKS:
-        text = _section("walks.md", walk)
+        text = _section("contribute/walks.md", walk)
         hops = re.findall(r"^\d+\. .*", text, re.MULTILINE)
         if "sequenceDiagram" not in text or not hops:
             yield f"walks.md: {walk} has no picture, or no steps"
         yield from (f"walks.md: no place: {hop}" for hop in hops if not _REFERENCE.search(hop))
-    words = re.findall(r"^\| \*\*([^*]+)\*\* \| \S", _text("docs/glossary.md"), re.MULTILINE)
+    words = re.findall(r"^\| \*\*([^*]+)\*\* \| \S", _text("docs/reference/glossary.md"), re.MULTILINE)
     if words != sorted(set(words), key=str.casefold):
         yield "glossary.md: not in alphabetical order, or a word twice"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_PAGES: Final = {"docs/runbooks.md": "acktrail_dashboard"}
+_PAGES: Final = {"docs/reference/runbooks.md": "acktrail_dashboard"}
 _DEPLOYED: Final = ("deploy/services", "dashboards/prometheus", "dashboards/grafana")
 
 

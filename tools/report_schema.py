@@ -1,4 +1,4 @@
-"""Write the JSON Schema of a report: ``tools/report_schema.py`` writes docs/report-schema.json.
+"""Write the JSON Schema of a report: ``tools/report_schema.py`` writes docs/reference/report-schema.json.
 
 It follows from the dataclasses of `acktrail.view.run_summary`: a field that is added there is in the schema.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from acktrail.view.run_summary import SCHEMA, Summary
 
-FILE: Final = Path(__file__).resolve().parents[1] / "docs/report-schema.json"
+FILE: Final = Path(__file__).resolve().parents[1] / "docs/reference/report-schema.json"
 _PLAIN: Final[Mapping[type, Mapping[str, str]]] = {
     str: {"type": "string"},
     int: {"type": "integer"},

@@ -47,7 +47,7 @@ _STUCK: Final = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payme
 _DAGS: Final = FOLDER.parents[1] / "dags"
 _STOPPED: Final = "acktrail_reconcile"
 _RESET: Final = "acktrail_reset_offsets"
-_HISTORY: Final = Block(document="docs/poison-record.md", lines=("acktrail run history",), not_run=None)
+_HISTORY: Final = Block(document="docs/tutorials/poison-record.md", lines=("acktrail run history",), not_run=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ def _sample_tables(root: Path) -> Tables:
 
 
 def _poison_tables(folder: Path) -> Tables:
-    """The tables of docs/poison-record.md before the reset, by the documents' own commands on a broker."""
+    """The tables of docs/tutorials/poison-record.md before the reset, by the documents' own commands on a broker."""
     folder.mkdir()
     with prepared_broker("4.3.1", folder) as broker:
         for ran in run_lines(folder, broker.bootstrap_servers, [*run_of(("README.md",)), _HISTORY]):

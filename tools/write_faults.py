@@ -1,5 +1,5 @@
-"""Write the page of faults: ``tools/write_faults.py`` makes docs/faults.md of the library (`acktrail_demo.faults`) and
-of the catalogue of rules.
+"""Write the page of faults: ``tools/write_faults.py`` makes docs/explanation/faults.md of the library
+(`acktrail_demo.faults`) and of the catalogue of rules.
 
 The matrix has every fault, and every rule that a fault breaks; the other rules are listed below it.
 """
@@ -20,9 +20,11 @@ from acktrail.model.rules.catalogue import QualitySeverity, rule_catalogue
 from acktrail_demo.faults.library import FAULTS, StateFault
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs/faults.md"
+PAGE: Final = ROOT / "docs/explanation/faults.md"
 
 _HEAD: Final = """# Faults
+
+For people who ask what acktrail finds. Here is every known fault, and what is found where it happens.
 
 A library of known faults of share-group state: what goes wrong, where Kafka's developers describe it, how it is
 injected, and exactly what acktrail must find. It proves the checks. `tests/extras/demo/test_faults.py` lets every fault
@@ -30,7 +32,7 @@ happen to a healthy cluster, on paper and in the state topic of a real broker. I
 library; where nothing is injected, nothing is found. `acktrail demo --with-faults` shows the same on your machine.
 
 This page is written by `tools/write_faults.py` from `acktrail_demo.faults.library:FAULTS` and from the
-[rules](rules.md).
+[rules](../reference/rules.md).
 
 A fault is data: a name, a sentence, and a pure function from a healthy share partition to the records that the state
 topic has after the fault. On a broker these records are appended to `__share_group_state` (Kafka takes them from a
@@ -60,7 +62,7 @@ def _faults() -> Iterator[str]:
         yield (
             f"| {number} | `{fault.name}` | {fault.happens[0].upper()}{fault.happens[1:]}{issue}. "
             f"*{fault.seen.value[0].upper()}{fault.seen.value[1:]}.*{where} | {fault.releases} | {_found(fault)} | "
-            f"{', '.join(f'[{name}](runbooks.md#{name.lower()})' for name in sorted(alerts_of(fault)))} | "
+            f"{', '.join(f'[{name}](../reference/runbooks.md#{name.lower()})' for name in sorted(alerts_of(fault)))} | "
             f"{'stops' if _stops(fault) else 'passes'} |"
         )
 
@@ -100,7 +102,7 @@ def _matrix() -> Iterator[str]:
     for rule in rule_catalogue().rules:
         if any(rule.id in ids for ids in broken):
             marks = " | ".join("●" if rule.id in ids else "" for ids in broken)
-            yield f"| [`{rule.id}`]({rule.page}) | {rule.severity.value} | {marks} |"
+            yield f"| [`{rule.id}`](../{rule.page}) | {rule.severity.value} | {marks} |"
 
 
 def _unbroken() -> Iterator[str]:
@@ -114,7 +116,7 @@ def _unbroken() -> Iterator[str]:
     yield "|---|---|"
     for rule in rule_catalogue().rules:
         if rule.id not in broken and rule.id not in rule_catalogue().audits:
-            yield f"| [`{rule.id}`]({rule.page}) | {rule.severity.value} |"
+            yield f"| [`{rule.id}`](../{rule.page}) | {rule.severity.value} |"
 
 
 if __name__ == "__main__":

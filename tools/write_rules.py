@@ -1,4 +1,5 @@
-"""Write the page of rules: ``tools/write_rules.py`` makes docs/rules.md of the catalogue (`acktrail.model.rules`).
+"""Write the page of rules: ``tools/write_rules.py`` makes docs/reference/rules.md of the catalogue
+(`acktrail.model.rules`).
 
 The same catalogue always gives the same page. Every id of a rule is an anchor of the page, as findings and results
 of validations name it. ``suite_columns.toml`` has a sentence for each column that only suites have.
@@ -17,7 +18,7 @@ from acktrail.model.rules.catalogue import QualityRule, QualitySeverity, rule_ca
 from acktrail_expectations.evaluation import check_of, checks_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs/rules.md"
+PAGE: Final = ROOT / "docs/reference/rules.md"
 _COLUMNS: Final = 158
 
 _EFFECT: Final = {
@@ -36,9 +37,11 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Rules"
     yield ""
-    yield "What must be true of state records, replayed states, exports, verdicts and resets. Findings and"
+    yield "For readers of a finding or a failed check. Here is what each rule means, and what to do about a breach."
+    yield ""
+    yield "Rules are about state records, replayed states, exports, verdicts and resets. Findings and"
     yield "expectations have the same severities, from one catalogue: `acktrail.model.rules.catalogue:rule_catalogue`."
-    yield "This page is written by `tools/write_rules.py`. How rules are evaluated: [quality](quality.md)."
+    yield "This page is written by `tools/write_rules.py`. How rules are evaluated: [checks](checks.md)."
     yield ""
     yield "| severity | a breach means |"
     yield "|---|---|"
@@ -87,7 +90,7 @@ def _suites() -> Iterator[str]:
     yield "## Columns of suites"
     yield ""
     yield "An exported suite runs on any table that has these columns. A part of it runs on a table with fewer columns:"
-    yield "see [quality](quality.md#a-suite-on-a-table-of-your-own)."
+    yield "see [suites on your own tables](../how-to/check-with-great-expectations.md#a-suite-on-a-table-of-your-own)."
     computed = tomllib.loads((ROOT / "tools/suite_columns.toml").read_text("utf-8"))
     unused = {*computed}
     for suite in dict.fromkeys(name for rule in rule_catalogue().rules for name in rule.suites):

@@ -1,4 +1,4 @@
-"""Write the pages of tables: ``tools/write_tables.py`` makes docs/tables.md of ``tables.toml`` beside
+"""Write the pages of tables: ``tools/write_tables.py`` makes docs/reference/tables.md of ``tables.toml`` beside
 `acktrail.format.columns.schemas`, and ``tables.md`` of each branch that has a ``tables.toml``.
 
 The same files always give the same pages. `faults` checks what the pages need and the schemas do not.
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = {
-    ROOT / "docs/tables.md": ROOT / "acktrail/format/columns/schemas/tables.toml",
+    ROOT / "docs/reference/tables.md": ROOT / "acktrail/format/columns/schemas/tables.toml",
     **{file.with_suffix(".md"): file for file in sorted(ROOT.glob("extras/*/tables.toml"))},
 }
 """The file that each page is made of."""

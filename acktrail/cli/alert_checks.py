@@ -81,7 +81,7 @@ def _jobs(prometheus: _Prometheus) -> DoctorCheck:
     down = [f"{each['labels']['instance']} ({each['lastError']})" for each in targets if each["health"] != "up"]
     if not targets or down:
         detail = f"not up: {few(down)}" if down else "none with acktrail in its name"
-        return DoctorCheck(what=what, status="missing", detail=detail, hint="see docs/alerts.md, Prometheus")
+        return DoctorCheck(what=what, status="missing", detail=detail, hint="see docs/how-to/alerts.md, Prometheus")
     names = sorted({each["labels"]["job"] for each in targets})
     return DoctorCheck(what=what, status="ok", detail=f"{len(targets)} targets of {few(names)} are up")
 

@@ -1,4 +1,4 @@
-"""Metrics of share groups for Prometheus from the brokers alone: no tables, no Spark (docs/metrics.md).
+"""Metrics of share groups for Prometheus from the brokers alone: no tables, no Spark (docs/reference/metrics.md).
 
 The brokers are asked from time to time on a thread of its own; however many scrapers ask, they get what was seen last.
 What is older than three intervals is not served: a broker that is silent makes no old number look new.

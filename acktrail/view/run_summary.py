@@ -27,7 +27,7 @@ from acktrail.times import utc_text
 from acktrail.view import check_rows, export_rows, finding_rows, partition_rows, wording
 
 SCHEMA: Final = "acktrail-report/1"
-"""Names the form of the JSON; ``docs/report-schema.json`` describes it."""
+"""Names the form of the JSON; ``docs/reference/report-schema.json`` describes it."""
 _FIRST_DELIVERIES: Final = (
     "First deliveries are not persisted: a record that a consumer holds right now, or that was delivered and neither "
     "acknowledged nor released yet, looks available here."

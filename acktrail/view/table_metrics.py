@@ -1,4 +1,5 @@
-"""Metrics of the tables for Prometheus: freshness, gaps, verdicts, findings, quality, statuses (docs/metrics.md).
+"""Metrics of the tables for Prometheus: freshness, gaps, verdicts, findings, quality, statuses
+(docs/reference/metrics.md).
 
 Names are ``acktrail_<subject>_<unit>``; every series has the cluster's id. What is not known has no series, and the
 part that could not be read is 0 in ``acktrail_tables_readable``. Totals have everything; the worst ``MOST_GROUPS`` have

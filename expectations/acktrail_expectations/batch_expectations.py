@@ -170,7 +170,7 @@ RULES: Final[Mapping[str, BatchRule]] = MappingProxyType(
         "uninitialized_without_batches": _any_batch(lambda _, is_uninitialized: is_uninitialized != 0, fields=()),
     }
 )
-"""Rule id (docs/rules.md) to rule."""
+"""Rule id (docs/reference/rules.md) to rule."""
 
 
 def _register_metrics(rule_id: str, rule: BatchRule) -> None:

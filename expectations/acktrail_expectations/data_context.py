@@ -150,7 +150,8 @@ def _context(suites: Iterable[SuiteFrame]) -> Any:
 def _documented(name: str, checks: Sequence[SuiteCheck]) -> gx.ExpectationSuite:
     """A suite with an expectation of its own for each of `checks`: a context notes ids in them."""
     expectations = [check.expectation.copy() for check in checks]
-    return gx.ExpectationSuite(name=name, expectations=expectations, meta={"owner": OWNER, "page": "docs/rules.md"})
+    meta = {"owner": OWNER, "page": "docs/reference/rules.md"}
+    return gx.ExpectationSuite(name=name, expectations=expectations, meta=meta)
 
 
 def export_suites(folder: Path, run: RunChecks | None = None) -> list[Path]:

@@ -114,8 +114,8 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
     failures = summary.critical_failures
     if failures:
         shown = hint or (
-            f"what to do: docs/rules.md; each failure: acktrail run validate --run-id {summary.run_id} --json, or "
-            "quality_results of this run"
+            "what to do: docs/reference/rules.md; each failure: "
+            f"acktrail run validate --run-id {summary.run_id} --json, or quality_results of this run"
         )
         what = [(r.suite, r.expectation, r.unexpected_count or 0) for r in failures]
         raise QualityGateFailed(what, hint="\n".join((shown, *_stopped_lines(failures))))

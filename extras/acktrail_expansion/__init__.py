@@ -1,4 +1,7 @@
-"""Partition expansions: which topics grew, and what that did to the order of keys (docs/expansion.md). A branch."""
+"""Partition expansions: which topics grew, and what that did to the order of keys. A branch.
+
+See docs/how-to/expand-a-topic.md.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_plain_sentences_and_terms_of_the_field_pass(sentence: str) -> None:
 
 def test_what_a_document_names_and_is_gone_is_found() -> None:
     """A member, a module, a path and a link; those that are there pass."""
-    there = "`acktrail.model.share_partition:SharePartition.group_id`, `tests/conftest.py`, [all](docs/operate.md#x)"
+    there = "`acktrail.model.share_partition:SharePartition.group_id`, `tests/conftest.py`, [all](docs/index.md#x)"
     gone = "`acktrail.model.gone:replay`, `acktrail.model.share_partition:Gone`, `tests/gone.py`, [none](docs/gone.md)"
 
     assert list(check_documents.missing(there, ROOT)) == []
@@ -71,7 +71,7 @@ def test_a_printed_table_with_old_columns_is_found() -> None:
 def test_the_threat_model_names_every_file_of_attacks() -> None:
     """Who reads it finds what was tried; who adds an attack says whose it is."""
     files = {str(file.relative_to(ROOT)) for file in (ROOT / "tests/attacks").glob("test_*.py")}
-    page = (ROOT / "docs/security.md").read_text("utf-8").partition("## Threat model")[2]
+    page = (ROOT / "docs/explanation/threat-model.md").read_text("utf-8")
     assert [file for file in sorted(files) if f"`{file}`" not in page] == []
 
 

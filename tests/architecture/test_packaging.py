@@ -53,7 +53,7 @@ def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
 def test_the_wheel_brings_templates_and_pages(unpacked: Path) -> None:
     """Style sheet and templates are beside the module that renders them; pages that it reads are the checkout's."""
     schemas = "acktrail/format/columns/schemas/tables.toml"
-    pages = {schemas: schemas, "docs/runbooks.md": "acktrail_dashboard/runbooks.md"}
+    pages = {schemas: schemas, "docs/reference/runbooks.md": "acktrail_dashboard/runbooks.md"}
     names = ("templates/report.html", "templates/macros.html", "static/report.css", "static/dashboard.css")
     pages |= {f"dashboards/acktrail_dashboard/{name}": f"acktrail_dashboard/{name}" for name in names}
 

@@ -21,8 +21,8 @@ EXAMPLES = sorted(ROOT.glob("examples/acktrail-connector-*"))
 
 
 def test_the_page_shows_the_code_of_the_examples() -> None:
-    """Every block of code in docs/write-a-connector.md stands in a package, line by line."""
-    page = (ROOT / "docs/write-a-connector.md").read_text("utf-8")
+    """Every block of code in docs/how-to/write-a-connector.md stands in a package, line by line."""
+    page = (ROOT / "docs/how-to/write-a-connector.md").read_text("utf-8")
     found = (file for example in EXAMPLES for file in example.rglob("*") if file.suffix in {".py", ".toml"})
     files = [file.read_text("utf-8") for file in found]
     blocks = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)

@@ -1,5 +1,6 @@
-"""Every task of every DAG meets its faults in a real scheduler, as the table of docs/operate.md lists them: the colour
-of the run, retries, how the plan stands, and that a person who follows the advice of the log gets on."""
+"""Every task of every DAG meets its faults in a real scheduler, as the table of
+docs/how-to/reconcile-with-airflow.md lists them: the colour of the run, retries, how the plan stands,
+and that a person who follows the advice of the log gets on."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = pytest.mark.airflow
 
-TABLE: Final = Path(__file__).parents[2] / "docs/operate.md"
+TABLE: Final = Path(__file__).parents[2] / "docs/how-to/reconcile-with-airflow.md"
 HEAD: Final = "| DAG | task | fault | tried again | run | plan | advice |"
 RESET, ROLLBACK, EXPAND = "acktrail_reset_offsets", "acktrail_rollback_offsets", "acktrail_expand_topic"
 OF_BRANCHES: Final = {module.rpartition(".")[2] for branch in branches() for module in branch.dags}

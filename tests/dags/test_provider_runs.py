@@ -33,7 +33,7 @@ SLACK_S: Final = 20
 
 def documented() -> str:
     """The first DAG of the page for newcomers, as it stands there."""
-    page = (ROOT / "docs/airflow-provider.md").read_text("utf-8")
+    page = (ROOT / "docs/how-to/write-your-own-dag.md").read_text("utf-8")
     return page.partition("```python\n")[2].partition("```")[0]
 
 

@@ -166,9 +166,9 @@ def test_every_rule_has_a_page(site: Site) -> None:
 
 
 def test_every_alert_has_its_runbook_at_its_anchor(site: Site) -> None:
-    """The page has each section of docs/runbooks.md, rendered: no mark of Markdown is left, and no link leads to a
-    document that the dashboard does not have."""
-    document = (Path(__file__).parents[2] / "docs/runbooks.md").read_text("utf-8")
+    """The page has each section of docs/reference/runbooks.md, rendered: no mark of Markdown is left, and no link leads
+    to a document that the dashboard does not have."""
+    document = (Path(__file__).parents[2] / "docs/reference/runbooks.md").read_text("utf-8")
     status, text = site.page("runbooks")
     assert status == 200
     for alert in re.findall(r"^## (.+)$", document, re.MULTILINE):
@@ -177,7 +177,7 @@ def test_every_alert_has_its_runbook_at_its_anchor(site: Site) -> None:
     assert content.count("<strong>Means:</strong>") == document.count("**Means:**") > 20
     assert "<code>acktrail status</code>" in content
     assert not re.search(r"\*\*|\]\(|`|href=\"[^#\"]*\\.md", content)
-    assert "reset (docs/reset.md)" in content
+    assert "reset (docs/how-to/reset-offsets.md)" in content
     assert 'href="#acktrailgaprecorded"' in content
 
 

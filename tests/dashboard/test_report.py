@@ -337,8 +337,9 @@ def test_a_run_id_is_never_a_path(run_id: str) -> None:
 
 
 def test_real_output_has_the_documented_form() -> None:
-    """docs/report-schema.json is what `tools/report_schema.py` makes: run it after a change. The JSON of a run with
-    every kind of trouble, and of an empty one, validates; one with a field more or a text for a number does not."""
+    """docs/reference/report-schema.json is what `tools/report_schema.py` makes: run it after a change. The JSON of a
+    run with every kind of trouble, and of an empty one, validates; one with a field more or a text for a number does
+    not."""
     schema = json.loads(report_schema.FILE.read_text("utf-8"))
     assert schema == report_schema.schema()
     validator = jsonschema.Draft202012Validator(schema)

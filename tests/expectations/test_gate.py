@@ -95,7 +95,7 @@ def test_a_stopped_gate_says_what_where_and_what_to_do(tmp_path: Path) -> None:
     assert first.startswith("durable_ahead (reconciliations), first: a\\n\\x1b[31mb/orders/0.")
     assert second == (
         f"past_log_end (reconciliations), first: orders/orders/0. What to do: {beyond.advice}"
-        " See docs/rules.md#past_log_end"
+        " See docs/reference/rules.md#past_log_end"
     )
     assert ahead.advice in first
     named_as_it_is = stored(config).filter(pc.field("expectation") == "durable_ahead")["observed_value"]

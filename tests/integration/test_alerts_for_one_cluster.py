@@ -1,5 +1,5 @@
-"""docs/alerts.md, done as it says: with the files that the wheel brings, a group that loses its consumers raises an
-alert that Prometheus shows as pending, then as firing, and that ends when its consumers are back."""
+"""docs/how-to/alerts.md, done as it says: with the files that the wheel brings, a group that loses its consumers raises
+an alert that Prometheus shows as pending, then as firing, and that ends when its consumers are back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from acktrail.config import environment
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 BIN: Final = Path(sys.executable).parent
-PAGE: Final = (Path(__file__).parents[2] / "docs/alerts.md").read_text("utf-8")
+PAGE: Final = (Path(__file__).parents[2] / "docs/how-to/alerts.md").read_text("utf-8")
 ALERT: Final = "AcktrailGroupUnattended"
 
 

@@ -87,8 +87,9 @@ def test_none_is_left_out() -> None:
 
 
 def test_the_page_says_what_each_measures() -> None:
-    """The first table of docs/benchmarks.md defines every benchmark, in three cells without a measured figure."""
-    page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    """The first table of docs/explanation/benchmarks.md defines every benchmark, in three cells without a measured
+    figure."""
+    page = (ROOT / "docs/explanation/benchmarks.md").read_text(encoding="utf-8")
     definitions = [
         line.strip("|").split("|") for line in page.split("\n|---|---|---|\n")[1].split("\n\n")[0].splitlines()
     ]

@@ -31,7 +31,30 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT: Final = Path(__file__).parents[2]
-DOCUMENTS: Final = ("README.md", "docs/command-line.md", "docs/operate.md", "docs/reset.md", "docs/poison-record.md")
+ELSEWHERE: Final = {
+    "docs/how-to/ask-with-sql.md": "a test of the views runs its queries",
+    "docs/how-to/dashboard.md": "its commands serve until Ctrl-C",
+    "docs/how-to/export-with-spark.md": "its commands export until Ctrl-C",
+    "docs/how-to/migrate.md": "a test with two clusters runs it",
+    "docs/how-to/run-on-spark.md": "its commands need a server of Spark",
+    "docs/how-to/upgrade.md": "its commands change the brokers",
+    "docs/how-to/write-your-own-dag.md": "its commands need Airflow",
+    "docs/reference/rights.md": "its commands need a broker with an authorizer",
+}
+"""Pages with console blocks that are not run here, and why."""
+
+
+def _pages() -> Iterator[str]:
+    """The README, then every page for operators with a console block: reference first, tutorials last."""
+    yield "README.md"
+    for folder in ("reference", "how-to", "tutorials"):
+        for page in sorted((ROOT / "docs" / folder).glob("*.md")):
+            name = str(page.relative_to(ROOT))
+            if name not in ELSEWHERE and "\n```console\n" in page.read_text("utf-8"):
+                yield name
+
+
+DOCUMENTS: Final = tuple(_pages())
 
 OF_ACKTRAIL: Final = ("acktrail ", "export ACKTRAIL_", "make sync && source ")
 """How a line begins that is run. A block with any other line is marked ``<!-- not run: REASON -->``."""
@@ -40,9 +63,9 @@ NOT_RUN: Final = {
     ("README.md", "make demo    # a real broker, share groups at work, the real DAGs, a summary and one HTML report"): (
         "starts servers and the tests themselves"
     ),
-    ("docs/operate.md", "make wheel"): "installs from a package index",
+    ("docs/how-to/install.md", "make wheel"): "installs from a package index",
     (
-        "docs/poison-record.md",
+        "docs/tutorials/poison-record.md",
         "kafka-console-consumer.sh --bootstrap-server broker-1:9092 --topic orders --partition 0 --offset 7",
     ): "a tool of Kafka",
 }
@@ -121,7 +144,7 @@ def placeholders(folder: Path, bootstrap_servers: str) -> dict[str, str]:
 
 def _profiles(folder: Path, bootstrap_servers: str) -> str:
     """The file of profiles that a document shows."""
-    text = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/how-to/several-clusters.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     for placeholder, value in placeholders(folder, bootstrap_servers).items():
         shown = shown.replace(placeholder, value)
@@ -196,7 +219,7 @@ def outputs(
     ("version", "documents"),
     [
         pytest.param("4.3.1", DOCUMENTS, marks=pytest.mark.full, id="4.3.1"),
-        pytest.param("4.4.0", ("README.md", "docs/poison-record.md"), id="4.4.0"),
+        pytest.param("4.4.0", ("README.md", "docs/tutorials/poison-record.md"), id="4.4.0"),
     ],
 )
 def test_every_documented_command_works(version: str, documents: tuple[str, ...], tmp_path: Path) -> None:

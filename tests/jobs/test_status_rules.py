@@ -21,7 +21,7 @@ from acktrail.replay.time_buckets import newest_windows
 from acktrail_jobs.statuses import status_rows
 from acktrail_jobs.statuses.status_rules import CONTEXT, judge_windows
 
-DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/reference/statuses.md"
 
 
 Observation = dict[str, Any]
@@ -305,7 +305,7 @@ def test_rules_are_in_the_order_of_the_statuses() -> None:
 
 
 def test_the_document_has_the_table_of_statuses() -> None:
-    """docs/quality.md has every status, worst first, with its meaning, urgency and advice."""
+    """docs/reference/statuses.md has every status, worst first, with its meaning, urgency and advice."""
     row = re.compile(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| (\w+) \| ([^|]+) \|$", re.MULTILINE)
     found = [cells for cells in row.findall(DOCUMENT.read_text("utf-8")) if cells[0] in set(QueueStatus)]
     assert found == [(s.value, its.meaning, its.urgency.value, its.advice) for s, its in STATUS_TABLE.items()]

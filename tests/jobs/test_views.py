@@ -52,7 +52,7 @@ OF_FINDING: Final = attrgetter(
 
 def questions() -> dict[str, str]:
     """The questions of the document and their queries."""
-    text = (ROOT / "docs/spark.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/how-to/ask-with-sql.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^\*\*([^*\n]+)\*\*[^\n]*\n\n```sql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
 
 

@@ -24,7 +24,7 @@ def cell(purpose: str) -> str:
 
 def test_the_page_has_what_each_purpose_needs() -> None:
     """As `doctor --acls` takes and prints them, whichever branch has them."""
-    page = (PAGES / "security.md").read_text("utf-8").partition("### What each needs")[2].partition("\n## ")[0]
+    page = (PAGES / "reference/rights.md").read_text("utf-8").partition("## What each needs")[2].partition("\n## ")[0]
 
     assert dict(re.findall(r"^\| `([a-z][a-z-]+)` \| ([^|]+) \|", page, re.MULTILINE)) == {
         purpose: cell(purpose) for purpose in purposes()
@@ -33,6 +33,6 @@ def test_the_page_has_what_each_purpose_needs() -> None:
 
 def test_no_other_page_has_a_table_of_rights_by_purpose() -> None:
     """Others lead to it. The page about the client has the rights of each call."""
-    for page in PAGES.glob("*.md"):
+    for page in PAGES.rglob("*.md"):
         heads = re.findall(r"^\| [^|`\n]+ \| needs \|", page.read_text("utf-8"), re.MULTILINE)
         assert heads == [], page.name

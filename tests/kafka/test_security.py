@@ -40,7 +40,7 @@ PRINCIPALS: Final = {
     "SCRAM-SHA-512": f"User:{USER}",
     "OAUTHBEARER": f"User:{SUBJECT}",
 }
-DOCUMENT: Final = Path(__file__).parents[2] / "docs/security.md"
+DOCUMENT: Final = Path(__file__).parents[2] / "docs/how-to/connect-securely.md"
 WRONG: Final = "a-wrong-s3cret"
 _WITHIN_S: Final = 10.0
 
@@ -107,7 +107,7 @@ def _is_let_in(config: KafkaConfig) -> bool:
 
 
 def test_the_documents_list_what_is_tested_and_nothing_else() -> None:
-    """docs/security.md has a row for each way of these tests."""
+    """docs/how-to/connect-securely.md has a row for each way of these tests."""
     text = DOCUMENT.read_text(encoding="utf-8")
     table = text.split("<!-- the matrix of tests/kafka/test_security.py -->")[1].split("\n\n")[0].strip().splitlines()
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]

@@ -25,7 +25,7 @@ def metrics(
     This needs DESCRIBE on groups and topics. The age also needs READ on the topics: the headers of one or two batches
     of each log are read. The brokers are queried once in each interval of --every, however many scrapers there are. An
     unknown value has no series. While the brokers do not answer, kafka_share_group_exporter_up is 0 and no group has a
-    series. docs/metrics.md lists every metric.
+    series. docs/reference/metrics.md lists every metric.
 
     Example: acktrail groups metrics --listen 127.0.0.1:9400
     """

@@ -30,7 +30,8 @@ def metrics(
 
     Without --out and --listen the metrics are printed once. Totals cover every group; only the worst 1,000 groups have
     their own series. An unknown value has no series. Exit code 3: a table cannot be read, or there are no tables; the
-    metrics are still written. The command reads tables and connects to no broker. docs/metrics.md lists every metric.
+    metrics are still written. The command reads tables and connects to no broker. docs/reference/metrics.md lists every
+    metric.
 
     Example: acktrail tables metrics --listen 127.0.0.1:9465
     """

@@ -145,7 +145,7 @@ class QualityRule:
     @property
     def page(self) -> str:
         """Where the rule is described, relative to the folder of the documents."""
-        return f"rules.md#{self.id}"
+        return f"reference/rules.md#{self.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ Identity = tuple[str | None, int]
 
 
 class PartitionLedgerSource(ScheduledSource):
-    """Keeps the ledger that partition expansions are found in (docs/expansion.md)."""
+    """Keeps the ledger that partition expansions are found in (docs/how-to/expand-a-topic.md)."""
 
     purpose = LOOK
     description = "Partition counts, leader epochs and log ends of topics, on a schedule."

@@ -55,7 +55,8 @@ def check_expansions(tables: Tables, run_id: str) -> ValidationSummary:
 
 def pass_expansion_gate(summary: ValidationSummary) -> None:
     """Let partition expansions pass unless a critical expectation failed. Raises QualityGateFailed: one did."""
-    pass_gate(summary, f"what to do: docs/rules.md; the results are in quality_results under run id {summary.run_id}")
+    where = f"the results are in quality_results under run id {summary.run_id}"
+    pass_gate(summary, f"what to do: docs/reference/rules.md; {where}")
 
 
 def _label(names: Sequence[str], row: Mapping[str, Any]) -> str:

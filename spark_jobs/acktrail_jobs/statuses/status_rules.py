@@ -3,7 +3,7 @@
 The idea is Burrow's (LinkedIn's monitor of consumer groups): a window of the newest observations, and no threshold. The
 window is a time, ``WINDOW``: what is older has no colour any more, however often somebody looks. A status is read off
 the order of numbers: what moved, what stayed, which of two is greater. The first rule that applies decides; they are in
-the order of ``STATUS_TABLE``, worst first: what is lost for good comes before what waits (docs/quality.md).
+the order of ``STATUS_TABLE``, worst first: what is lost for good comes before what waits (docs/reference/statuses.md).
 
 Unfinished records rise where more than three quarters of all pairs of observations do (Kendall's rank correlation above
 one half): one dip changes nothing. A group was seen to keep up where nothing is unfinished; or where they do not rise,

@@ -167,7 +167,7 @@ def test_every_metric_that_is_asked_for_is_served(served: set[str]) -> None:
 
 
 def test_every_metric_of_the_tables_is_documented(of_tables: set[str]) -> None:
-    """docs/metrics.md has a row for each, and none for what is not served."""
+    """docs/reference/metrics.md has a row for each, and none for what is not served."""
     assert metrics_of_rows("Names") == of_tables
 
 
@@ -247,9 +247,9 @@ def test_the_texts_name_group_and_runbook(tmp_path: Path) -> None:
 
 
 def test_every_alert_is_tested_and_has_a_runbook() -> None:
-    """A section of docs/runbooks.md each, in the order of the rules, with what it means, a first look and what to do; a
-    severity, a summary, a description and links to pages that the dashboard has."""
-    text = (ROOT / "docs/runbooks.md").read_text("utf-8")
+    """A section of docs/reference/runbooks.md each, in the order of the rules, with what it means, a first look and
+    what to do; a severity, a summary, a description and links to pages that the dashboard has."""
+    text = (ROOT / "docs/reference/runbooks.md").read_text("utf-8")
     names = [rule["alert"] for rule in alert_rules()]
     assert {rule["alert"] for rule in alert_rules() if not is_of_branch(rule)} == set(FIRING)
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == names

@@ -49,8 +49,8 @@ def shipped_files() -> dict[str, str]:
 
 
 def test_the_page_shows_what_the_wheel_brings() -> None:
-    """Each file is a block of docs/connect.md, as it is."""
-    page = (ROOT / "docs/connect.md").read_text("utf-8")
+    """Each file is a block of docs/how-to/export-continuously.md, as it is."""
+    page = (ROOT / "docs/how-to/export-continuously.md").read_text("utf-8")
     assert [name for name, text in shipped_files().items() if f"\n{text}```" not in page] == []
 
 

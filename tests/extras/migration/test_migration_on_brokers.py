@@ -336,7 +336,8 @@ def test_one_cluster_is_no_migration(clusters: Clusters, capsys: pytest.CaptureF
 def test_the_commands_of_the_page_run(
     clusters: Clusters, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/migrate.md, in its order, on a group that the target has by now: it is taken back to the same offsets."""
+    """docs/how-to/migrate.md, in its order, on a group that the target has by now: it is taken back to the same
+    offsets."""
     monkeypatch.chdir(tmp_path)
     placeholders = {
         "--group billing": f"--group {GROUP}",
@@ -344,7 +345,7 @@ def test_the_commands_of_the_page_run(
         "/data/new": str(tmp_path / "new"),
         "new-1:9092": clusters.target.kafka.bootstrap_servers,
     }
-    page = (Path(__file__).parents[3] / "docs/migrate.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/how-to/migrate.md").read_text("utf-8")
     lines = [line[2:] for line in page.splitlines() if line.startswith("$ acktrail ")]
     assert len(lines) > 5
     for line in lines:

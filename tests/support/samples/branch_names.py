@@ -1,4 +1,6 @@
-"""What files of the trunk name of branches: metrics, which a board or an alert may show, are in docs/metrics.md."""
+"""What files of the trunk name of branches: metrics, which a board or an alert may show.
+
+They are in docs/reference/metrics.md."""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-_PAGE: Final = Path(__file__).parents[3] / "docs/metrics.md"
+_PAGE: Final = Path(__file__).parents[3] / "docs/reference/metrics.md"
 _METRIC: Final = re.compile(r"\b(?:acktrail|kafka)_[a-z_]+\b")
 
 
@@ -16,7 +18,7 @@ def metric_names(text: str) -> set[str]:
 
 
 def metrics_of_rows(heading: str) -> set[str]:
-    """Those in the first column of the table below a heading of docs/metrics.md."""
+    """Those in the first column of the table below a heading of docs/reference/metrics.md."""
     section = _PAGE.read_text("utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return {name for cell in rows for name in metric_names(cell)}

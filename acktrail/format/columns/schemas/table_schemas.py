@@ -1,6 +1,7 @@
 """Every table's columns as Arrow schemas, out of ``tables.toml`` beside this module and of branches that have tables.
 
-The file has columns in their order, with type, unit and meaning; tools/write_tables.py makes docs/tables.md from it.
+The file has columns in their order, with type, unit and meaning; tools/write_tables.py makes
+docs/reference/tables.md from it.
 
 Offsets are Kafka offsets, both ends of a range inclusive unless the name says ``end`` (one past the last). Columns
 that end in ``_ms`` are ms since the epoch as the broker wrote them; columns that end in ``_at`` are UTC instants of

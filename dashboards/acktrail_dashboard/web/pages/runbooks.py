@@ -1,4 +1,4 @@
-"""What to do about each alert, docs/runbooks.md, where alerts lead to."""
+"""What to do about each alert, docs/reference/runbooks.md, where alerts lead to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from posixpath import normpath
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -13,6 +14,7 @@ from markupsafe import Markup
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _FILE: Final = "runbooks.md"
+_FOLDER: Final = "docs/reference"
 
 
 def _runbooks(_: Visit) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def _document() -> str:
     carried = files("acktrail_dashboard").joinpath(_FILE)
     if carried.is_file():
         return carried.read_text(encoding="utf-8")
-    return Path(__file__).parents[4].joinpath("docs", _FILE).read_text(encoding="utf-8")
+    return Path(__file__).parents[4].joinpath(_FOLDER, _FILE).read_text(encoding="utf-8")
 
 
 def _html(text: str) -> Markup:
@@ -45,7 +47,7 @@ def _html(text: str) -> Markup:
         if token.type == "link_open":
             targets.append(str(token.attrGet("href")))
         if token.type in {"link_open", "link_close"} and not targets[-1].startswith("#"):
-            token.content = "" if token.type == "link_open" else f" (docs/{targets[-1]})"
+            token.content = "" if token.type == "link_open" else f" ({normpath(f'{_FOLDER}/{targets[-1]}')})"
             token.type, token.nesting = "text", 0
     return Markup(markdown.renderer.render(tokens, markdown.options, {}))  # noqa: S704  # of escaped parts
 

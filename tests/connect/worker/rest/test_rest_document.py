@@ -1,4 +1,4 @@
-"""docs/connect-rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``."""
+"""docs/reference/rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.records.continuity import ensure_whole
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
-DOCUMENT = Path(__file__).parents[4] / "docs/connect-rest.md"
+DOCUMENT = Path(__file__).parents[4] / "docs/reference/rest.md"
 WORKER = "http://127.0.0.1:8083"
 TOKEN_FILE = "/var/lib/acktrail/connect/rest.token"
 

@@ -160,8 +160,8 @@ def test_each_topic_that_grew_and_each_finding_is_said_once(tables: Tables) -> N
 
 
 def test_expansions_and_verdicts_are_counted(tables: Tables) -> None:
-    """Every status and verdict has a series, and docs/metrics.md names each metric; the suite stands beside those of
-    runs."""
+    """Every status and verdict has a series, and docs/reference/metrics.md names each metric; the suite stands beside
+    those of runs."""
     checked(tables, grown({"billing-workers": "broken", "h": "safe"}, skipped_records=2))
     text = metrics_text(tables.config)[0].decode()
     series = re.findall(r'^(acktrail_\w+)\{cluster="[^"]*"(?:,\w+="(\w+)")?\} (.*)$', text, re.MULTILINE)

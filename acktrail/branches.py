@@ -66,8 +66,11 @@ def registered(group: str) -> Mapping[str, str]:
 
 
 def is_there(target: str) -> bool:
-    """Whether the package of ``module:attribute`` is there. Nothing of it is imported."""
-    return find_spec(target.partition(":")[0].partition(".")[0]) is not None
+    """Whether the package of ``module:attribute`` is installed. Nothing of it is imported."""
+    try:
+        return find_spec(target.partition(":")[0].partition(".")[0]) is not None
+    except ImportError:
+        return False
 
 
 @cache

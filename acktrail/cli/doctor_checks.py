@@ -1,5 +1,5 @@
-"""What ``acktrail doctor`` looks at: Java, the cluster and its rights, the tables; with ``--acls`` the fewest ACLs that
-are needed, as commands.
+"""What ``acktrail doctor`` checks without tables: Java, the cluster and its rights; with ``--acls`` the fewest ACLs
+that are needed, as commands. The extra `kafka` is enough. Tables are checked by `acktrail.cli.table_checks`.
 
 Listings leave out what this principal may not DESCRIBE. So groups and topics that exported state records name are
 asked for by name as well.
@@ -7,15 +7,13 @@ asked for by name as well.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from acktrail.config import KafkaConfig, TablesConfig, java_home
-from acktrail.errors import AcktrailError, ConfigurationError, NoTables
-from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
@@ -23,16 +21,12 @@ from acktrail.kafka.dead_letter_topics import dead_letter_topics, dropped_by_gro
 from acktrail.kafka.granted_acls import granted
 from acktrail.kafka.log_reader import StateTopic, records_at
 from acktrail.model.acls import ALL, Acl, command, needed
-from acktrail.tables.cluster_check import ensure_same_cluster
-from acktrail.tables.commit_order import runs_ahead
-from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_root import EMPTY_FOLDER, NO_FOLDER
-from acktrail.tables.records.known_names import KnownNames, known_names
-from acktrail.tables.records.record_files import RECORDS
-from acktrail.times import utc_text
-from acktrail.view.audit_integrity import checked_audit
+from acktrail.secrets import without_user_info
 
-_NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
+if TYPE_CHECKING:
+    from acktrail.tables.records.known_names import KnownNames
+
+_NOTHING_KNOWN: Final = "without exported records it is not known what Kafka leaves out of its listings"
 _PLACEHOLDER: Final = "User:PRINCIPAL"
 _STATUS: Final = {True: "ok", False: "missing", None: "note"}
 _NOT_KNOWN: Final = "not known: there is nothing of this name, or nothing that may be seen"
@@ -54,7 +48,7 @@ def missing(what: str, error: AcktrailError) -> DoctorCheck:
     return DoctorCheck(what=what, status="missing", detail=error.message, hint=error.hint)
 
 
-def _tried(what: str, attempt: Callable[[], str | None], note: str = "") -> DoctorCheck:
+def tried(what: str, attempt: Callable[[], str | None], note: str = "") -> DoctorCheck:
     """``ok`` with what `attempt` gives, if anything, and `note`; ``missing`` with the error that it raises."""
     try:
         found = attempt()
@@ -63,38 +57,42 @@ def _tried(what: str, attempt: Callable[[], str | None], note: str = "") -> Doct
     return DoctorCheck(what=what, status="ok", detail=f"{found} ({note})" if found and note else found or note)
 
 
+def not_installed(package: str, target: TablesConfig | None) -> DoctorCheck:
+    """The check in place of those of tables, whose `package` is not installed: missing where tables are named."""
+    from acktrail.package_data import install_hint
+
+    what = "none are named" if target is None else f"{without_user_info(target.uri)} is not checked"
+    return DoctorCheck(
+        what="tables",
+        status="note" if target is None else "missing",
+        detail=f"{what}: the package {package} of the extra tables is not installed",
+        hint=install_hint("tables"),
+    )
+
+
 def java_check() -> DoctorCheck:
     """Whether there is a Java."""
     from acktrail.java import find_java
 
-    return _tried("Java", lambda: str(find_java(java_home())), "for PySpark and the embedded broker")
+    return tried("Java", lambda: str(find_java(java_home())), "for PySpark and the embedded broker")
 
 
-def cluster_checks(admin: ShareGroupAdmin, target: TablesConfig | None) -> Iterator[DoctorCheck]:
-    """The cluster, its release, each right. What was exported to `target` names groups and topics to ask for."""
-    known = None if target is None else _known(target)
+def cluster_checks(admin: ShareGroupAdmin, known: KnownNames | None) -> Iterator[DoctorCheck]:
+    """The cluster, its release, each right. `known`: groups and topics to ask for besides; None: nothing was exported,
+    or tables cannot be read."""
     yield DoctorCheck(what="cluster", status="ok", detail=f"{admin.cluster_id}, {len(admin.broker_ids())} broker(s)")
     yield _release(admin)
     listed = [group.group_id for group in admin.list_groups()]
     named = sorted({*listed, *(known.groups if known else ())})
-    yield _tried("DESCRIBE on groups", lambda: _groups(admin, named), _NOTHING_KNOWN if known is None else "")
+    yield tried("DESCRIBE on groups", lambda: _groups(admin, named), _NOTHING_KNOWN if known is None else "")
     what = "DESCRIBE on topics"
     if known is None:
         yield DoctorCheck(what=what, status="note", detail=_NOTHING_KNOWN)
     else:
-        yield _tried(what, lambda: _topics(admin, known))
-    yield _tried("DESCRIBE_CONFIGS on groups", lambda: _configs(admin, listed))
-    yield _tried("dead-letter topics", lambda: _dead_letters(admin))
-    yield _tried("READ on __share_group_state", lambda: _state_topic(admin))
-
-
-def _known(target: TablesConfig) -> KnownNames | None:
-    """Names in the tables; None where they cannot be read, which is a check itself, or without an export."""
-    try:
-        tables = Tables(target)
-        return known_names(tables) if tables.exists(RECORDS) else None
-    except AcktrailError:
-        return None
+        yield tried(what, lambda: _topics(admin, known))
+    yield tried("DESCRIBE_CONFIGS on groups", lambda: _configs(admin, listed))
+    yield tried("dead-letter topics", lambda: _dead_letters(admin))
+    yield tried("READ on __share_group_state", lambda: _state_topic(admin))
 
 
 def _release(admin: ShareGroupAdmin) -> DoctorCheck:
@@ -165,7 +163,8 @@ def _state_topic(admin: ShareGroupAdmin) -> str:
     logs = topic.log_offsets()
     held = [number for number, log in logs.items() if (log.log_start_offset or 0) < (log.high_watermark or 0)]
     if held:
-        records_at(topic, {held[0]: logs[held[0]].log_start_offset or 0})
+        with suppress(ModuleNotFoundError):  # it came, compressed, and what unpacks is in the extra `tables`
+            records_at(topic, {held[0]: logs[held[0]].log_start_offset or 0})
     return f"{topic.partition_count} partitions, readable"
 
 
@@ -203,66 +202,3 @@ def _hint(acl: Acl, principal: str | None, groups: Sequence[str]) -> str:
 def _topics_of_groups(admin: ShareGroupAdmin, groups: Sequence[str]) -> tuple[str, ...]:
     answers = admin.describe_group_offsets(groups) if groups else ()
     return tuple(sorted({row.topic for answer in answers if answer.error_code == NONE for row in answer.offsets}))
-
-
-def _absent_tables(tables: Tables) -> DoctorCheck | None:
-    """The check where there are no tables: an export may make them in a new folder, and nowhere else."""
-    try:
-        why = tables.why_absent()
-    except AcktrailError as error:
-        return missing("tables", error)
-    if why is None:
-        return None
-    if why in (NO_FOLDER, EMPTY_FOLDER):
-        return DoctorCheck(what="tables", status="ok", detail=f"{tables.root}: {why}; an export makes the tables")
-    hint = "correct --tables or ACKTRAIL_TABLES"
-    return DoctorCheck(what="tables", status="missing", detail=f"{tables.root}: {why}", hint=hint)
-
-
-def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[DoctorCheck]:
-    """Each table that cannot be read; then their cluster, runs from the future, and whether they can be written."""
-    tables = Tables(config)
-    absent = _absent_tables(tables)
-    if absent is not None:
-        yield absent
-        yield _tried("tables, writing", tables.probe_write, f"{tables.root} can be written")
-        return
-    there, damaged = [], []
-    for name in TABLES:
-        try:
-            if tables.exists(name):
-                there.append(name)
-        except AcktrailError as error:
-            damaged.append(missing(f"table {name}", error))
-    yield from damaged
-    if not damaged:
-        found = f"{len(there)} tables" if RECORDS in there else "nothing exported yet"
-        yield DoctorCheck(what="tables", status="ok", detail=f"{tables.root}: {found}")
-    if cluster_id is not None and there:
-        yield _tried("tables' cluster", lambda: ensure_same_cluster(tables, cluster_id, there), f"cluster {cluster_id}")
-    if ahead := runs_ahead(tables, dt.datetime.now(dt.UTC)) if not damaged else None:
-        text = ", ".join(f"run {run_id} at {utc_text(at)}" for run_id, at in ahead.items())
-        hint = "compare the clock of this machine, and of those that export, with the right time"
-        yield DoctorCheck(what="clocks", status="missing", detail=f"in the future: {text}", hint=hint)
-    yield _tried("tables, writing", tables.probe_write, f"{tables.root} can be written")
-
-
-def audit_checks(config: TablesConfig, anchor: Path | None) -> Iterator[DoctorCheck]:
-    """Whether the audit of changes is consistent, and what it was compared with; nothing where there is no audit, and
-    no anchor says that there was one."""
-    is_kept = anchor is not None and anchor.exists()
-    try:
-        found = checked_audit(config, anchor=anchor, moves_on=False)
-    except NoTables as error:
-        if is_kept:
-            yield missing("audit", error)
-        return
-    except AcktrailError as error:
-        yield missing("audit", error)
-        return
-    if is_kept:
-        yield DoctorCheck(what="audit", status="ok", detail=found.words)
-    elif found.rows:
-        where = "FILE" if anchor is None else str(anchor)
-        hint = f"keep one where those who can write the tables cannot: acktrail change audit --anchor {where}"
-        yield DoctorCheck(what="audit", status="note", detail=found.words, hint=hint)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn
@@ -18,7 +17,7 @@ from typer.core import TyperGroup
 
 from acktrail import __version__
 from acktrail.activity import listening
-from acktrail.branches import registered
+from acktrail.branches import is_there, registered
 from acktrail.cli.common_options import command_group, error_json, spread, wants_json
 from acktrail.config import chosen_profile, profiles
 from acktrail.errors import AcktrailError, MissingDependency, NotNamed
@@ -73,10 +72,10 @@ _NEEDED_BY: Final = {
     "connect": ("connect", "tables.metrics"),
     "dashboard": ("dashboard.serve",),
     "demo": ("broker", "demo"),
-    "kafka": ("groups",),
+    "kafka": ("doctor", "groups"),
     "mcp": ("mcp",),
     "kafka,spark": ("run.stream",),
-    "kafka,tables": ("change", "config.profiles", "doctor", "expand", "run.export"),
+    "kafka,tables": ("change", "config.profiles", "expand", "run.export"),
     "quality": ("run.validate",),
     "spark": ("record.state", "run", "tables.verify"),
     "tables": ("dashboard", "findings", "record", "status", "tables"),
@@ -328,7 +327,7 @@ def _missing_package(arguments: list[str], package: str = "") -> MissingDependen
     path = _command_in(arguments)
     whole = EXTRAS.get(path) or EXTRAS.get(path.partition(".")[0], "all" if package else "")
     needed = {part for extra in filter(None, whole.split(",")) for part in (extra, *_BROUGHT[extra])}
-    missing = {extra for extra in needed & _PACKAGES.keys() if not _is_installed(_PACKAGES[extra])}
+    missing = {extra for extra in needed & _PACKAGES.keys() if not is_there(_PACKAGES[extra])}
     if not missing and not package:
         return None
     extras = ",".join(sorted(missing - {part for extra in missing for part in _BROUGHT[extra]}))
@@ -338,13 +337,6 @@ def _missing_package(arguments: list[str], package: str = "") -> MissingDependen
 
     text = f"the package {package} is not installed, which `acktrail {path.replace('.', ' ')}` needs"
     return MissingDependency(text, hint=install_hint(extras), data={"package": package, "extras": extras})
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ImportError:
-        return False
 
 
 def _command_in(arguments: list[str]) -> str:

@@ -22,7 +22,7 @@ from acktrail.change.audit.journal import SEQUENCE
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.plan.change_plan import with_hash
 from acktrail.change.plan.reset_plan import ResetPlan
-from acktrail.cli.doctor_checks import audit_checks
+from acktrail.cli.table_checks import audit_checks
 from acktrail.config import TablesConfig
 from acktrail.dataclass_json import canonical_json
 from acktrail.errors import ConfigurationError

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from acktrail.branches import is_there
 from acktrail.cli.common_options import AuditAnchor, OfBoth, echo_rows
-from acktrail.config import KafkaConfig
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.model.acls import Purpose, purposes
 from acktrail.text_tables import table
@@ -56,7 +58,8 @@ def doctor(
 
     Exit code 3: something is missing. Each right is tested by using it. For READ on the state topic, one record is
     read. For DESCRIBE, every group and topic is described that the cluster lists or that exported records name. For the
-    right to write tables, an empty file is written and removed.
+    right to write tables, an empty file is written and removed. The extra `kafka` is enough: without the extra
+    `tables`, a line says that tables are not checked, and without `spark`, Java is not checked.
 
     With --acls, the command also prints the smallest set of ACLs for an export, another connector or a change, as
     kafka-acls.sh commands. The ACLs of a change are for the cluster that it changes. Without --acls, the ACLs for an
@@ -87,11 +90,14 @@ def _checks(
     from acktrail.cli import doctor_checks
     from acktrail.kafka.admin import ShareGroupAdmin
 
-    yield doctor_checks.java_check()
-    try:
-        target = at.needed
-    except AcktrailError as error:
-        target, failure = None, doctor_checks.missing("tables", error)
+    if is_there("pyspark"):
+        yield doctor_checks.java_check()
+    target = _target(at)
+    known = None
+    if isinstance(target, TablesConfig):
+        from acktrail.cli.table_checks import exported_names
+
+        known = exported_names(target)
     cluster_id = None
     try:
         admin = ShareGroupAdmin(kafka)
@@ -100,12 +106,41 @@ def _checks(
     else:
         with admin:
             cluster_id = admin.cluster_id
-            found = list(doctor_checks.cluster_checks(admin, target))
+            found = list(doctor_checks.cluster_checks(admin, known))
             yield from found
             is_short = any(check.status == "missing" and check.what.startswith(_RIGHTS) for check in found)
             yield from doctor_checks.acl_checks(admin, kafka, acls or [Purpose.EXPORT] * is_short, *named)
-    if target is None:
-        yield failure
-    else:
-        yield from doctor_checks.table_checks(target, cluster_id)
-        yield from doctor_checks.audit_checks(target, anchor)
+    yield from _table_checks(target, cluster_id, anchor)
+
+
+def _target(at: OfBoth) -> TablesConfig | DoctorCheck:
+    """The tables to check; or the check that says why none can be checked."""
+    from acktrail.cli.doctor_checks import missing, not_installed
+
+    try:
+        import_module("acktrail.cli.table_checks")
+    except ModuleNotFoundError as error:
+        package = error.name or ""
+        if package.startswith("acktrail"):
+            raise
+        try:
+            named = TablesConfig.optional_from_environment(at.tables, at.tables_options)
+        except AcktrailError as wrong:
+            return missing("tables", wrong)
+        return not_installed(package, named)
+    try:
+        return at.needed
+    except AcktrailError as error:
+        return missing("tables", error)
+
+
+def _table_checks(
+    target: TablesConfig | DoctorCheck, cluster_id: str | None, anchor: Path | None
+) -> Iterator[DoctorCheck]:
+    if not isinstance(target, TablesConfig):
+        yield target
+        return
+    from acktrail.cli import table_checks
+
+    yield from table_checks.table_checks(target, cluster_id)
+    yield from table_checks.audit_checks(target, anchor)

@@ -64,8 +64,11 @@ class DrainLooks:
         for one in asked:
             try:
                 found[one] = self._group(one, groups[one.group_id], rows[one.group_id], topics)
-            except (NotAuthorized, UnknownName) as error:
+            except NotAuthorized as error:
                 found[one] = _failed(error)
+            except UnknownName as error:
+                near = [topic.name for topic in self._admin.topics()]
+                found[one] = _failed(UnknownName(error.kind, error.name, known=near))
         return found
 
     def _topics(self, names: Collection[str]) -> Mapping[str, TopicDescription]:

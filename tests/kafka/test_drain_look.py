@@ -186,6 +186,9 @@ def test_topics_that_are_gone(watch: Watch) -> None:
     assert watch.get("earliest", least=1) == 1
     start_at(watch.kafka, watch.group, {(other, 0): 0})
     assert watch.look().left.at_most == 1
+    misspelt = watch.look(f"{watch.topic}x").error
+    assert isinstance(misspelt, UnknownName)
+    assert misspelt.nearest[0] == watch.topic
     watch.work.delete_topic(other)
     assert until(lambda: watch.look().left.is_drained, what="the end of the topic")
     assert isinstance(watch.look(other).error, UnknownName)

@@ -3,7 +3,7 @@ it is now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -119,12 +119,17 @@ def _on_configs(part: GroupChange, group: GroupFacts) -> Iterator[Found]:
         yield Severity.WARNING, "changes", text
 
 
-def _on_deletion(part: GroupChange, group: GroupFacts, rows: Sequence[PartitionPlan]) -> Iterator[Found]:
+def _on_deletion(
+    part: GroupChange, group: GroupFacts, rows: Sequence[PartitionPlan], known: Collection[str]
+) -> Iterator[Found]:
+    """`known`: the topics that the group has offsets for."""
     yield from refusals_of_group(group, _DELETE)
     there = {row.topic for row in rows}
     for topic in part.topics:
         if topic not in there:
-            yield Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}"
+            near = near_names(topic, known)
+            hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
+            yield Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}{hint}"
     if rows:
         names = [each.name for each in fields(PartitionOffsets)]
         facts = [
@@ -157,7 +162,8 @@ def plan_deletion(
     lies below the start offsets."""
     ids, names = sorted(set(groups)), tuple(dict.fromkeys(topics))
     at_ms = now_ms()
-    given, notices = _beginnings(cluster.admin, ids, names, at_ms)
+    offsets = described_offsets(cluster.admin, ids)
+    given, notices = _beginnings(cluster.admin, offsets, names, at_ms)
     request = ResetRequest(
         strategy=Strategy(kind=StrategyKind.AFTER_DELETION),
         groups=tuple(ids),
@@ -171,7 +177,8 @@ def plan_deletion(
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]
     for part, group in zip(parts, reset.groups, strict=True):
         rows = [row for row in reset.partitions if row.group_id == part.group_id]
-        notices += [Notice(*one, group_id=part.group_id) for one in _on_deletion(part, group, rows)]
+        known = sorted({topic for topic, _ in offsets.get(part.group_id, ())})
+        notices += [Notice(*one, group_id=part.group_id) for one in _on_deletion(part, group, rows, known)]
     found = {"groups": reset.groups, "cluster": reset.cluster, "partitions": reset.partitions}
     return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), **found, **about)
 
@@ -182,13 +189,17 @@ def _plan(kind: str, at_ms: int, **more: Any) -> GroupChangePlan:
 
 
 def _beginnings(
-    admin: ShareGroupAdmin, ids: Sequence[str], topics: Sequence[str], at_ms: int
+    admin: ShareGroupAdmin,
+    described: Mapping[str, Collection[tuple[str, int]]],
+    topics: Sequence[str],
+    at_ms: int,
 ) -> tuple[TargetOffsets, list[Notice]]:
-    """Where each share partition that a group has, only of `topics`, would begin now without a state; and notices."""
-    settings = auto_resets(admin, ids)
+    """Where each share partition of the `described` groups, only of `topics`, would begin now without a state; and
+    notices."""
+    settings = auto_resets(admin, [*described])
     found: dict[str, dict[tuple[str, int], TargetOffset]] = {}
     notices = []
-    for group_id, offsets in described_offsets(admin, ids).items():
+    for group_id, offsets in described.items():
         setting = settings[group_id]
         parts = [part for part in offsets if not topics or part[0] in topics]
         places = [TopicPartition(topic=topic, partition=number) for topic, number in parts]

@@ -166,6 +166,7 @@ def test_a_deletion_is_shown_first_and_done_as_shown(scene: Scene, ask: Command)
     """The preview names what is lost and changes nothing."""
     group = scene.group()
     wanted = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC)
+    assert f"did you mean {TOPIC!r}" in ask(*wanted[:-1], f"{TOPIC}x", tables=False).stderr
     preview = planned(ask(*wanted, "--json", tables=False))
     assert scene.starts(group) == [5, 5]
     assert {n["rule"] for n in preview["notices"]} == {"state_is_lost", "begins_again", "skips"}

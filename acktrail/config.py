@@ -269,6 +269,14 @@ def be_spark_of_this_machine(python: str) -> None:
 
 
 @contextmanager
+def spark_on_loopback() -> Iterator[None]:
+    """A Java of Spark's that starts within the block does not look up the name of this machine, unless the environment
+    says otherwise. It fails where the name does not resolve, as in many containers."""
+    with _variable("SPARK_LOCAL_IP", os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")):
+        yield
+
+
+@contextmanager
 def native_log_filter(levels: str) -> Iterator[None]:
     """Native libraries that are imported within the block log what `levels` say, unless the environment says
     otherwise."""

@@ -38,7 +38,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from acktrail.activity import doing
-from acktrail.config import cache_folder, environment, java_home
+from acktrail.config import cache_folder, environment, java_home, spark_on_loopback
 from acktrail.errors import ConfigurationError, MissingDependency, RetryableError
 from acktrail.java import find_java
 
@@ -228,11 +228,12 @@ def _own_java(master: str | None, surroundings: Mapping[str, str]) -> Iterator[N
     own = _JAVA_OPTIONS if is_local and not re.search("(?i)java-?options", said) else ()
     archive = ClassArchive(cache_folder(), java, surroundings)
     options = " ".join((*own, *archive.options))
-    try:
-        start_java({**settings, "spark.driver.defaultJavaOptions": options})
-    except PySparkRuntimeError:  # with the user's own options of Java they may be too much
-        archive.forgo()
-        start_java(settings)
+    with spark_on_loopback() if is_local else nullcontext():
+        try:
+            start_java({**settings, "spark.driver.defaultJavaOptions": options})
+        except PySparkRuntimeError:  # with the user's own options of Java they may be too much
+            archive.forgo()
+            start_java(settings)
     is_over = False
     try:
         yield

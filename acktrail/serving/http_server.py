@@ -23,7 +23,8 @@ import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from acktrail.errors import ConfigurationError
-from acktrail.serving.access import LARGEST_BODY, Access, App, HostCheck, Message, Receive, Send, is_loopback
+from acktrail.serving.access import LARGEST_BODY, Access, App, HostCheck, Message, Receive, Send
+from acktrail.serving.addresses import is_loopback
 from acktrail.serving.bounded_listener import PATIENCE_S, BoundedListener
 
 _PIECE_BYTES: Final = 1 << 16

@@ -311,6 +311,14 @@ def test_a_port_that_is_taken_is_said_before_spark_starts() -> None:
     assert "Address already in use" in done.stderr
 
 
+def test_open_address_without_tls_is_refused() -> None:
+    """The token would travel in plain text. The message names the option for a proxy that has the TLS."""
+    done = acktrail("run", "spark", "serve", "--host", "0.0.0.0", "--port", str(free_port()), **{TOKEN: KNOWN})
+    assert done.returncode == 3
+    assert "without TLS" in done.stderr
+    assert "--behind-tls-proxy" in done.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.full

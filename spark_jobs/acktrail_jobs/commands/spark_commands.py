@@ -15,15 +15,15 @@ from acktrail.cli.common_options import AsJson
 from acktrail.cli.progress import interruptible
 from acktrail.config import be_spark_of_this_machine, environment
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.serving.addresses import is_loopback
 from acktrail.serving.tokens import checked_token
 from acktrail_jobs.engine import translated
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
-_HOST: Final = "127.0.0.1"
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # the name of a variable
+_ALL_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared only
 _SERVER: Final = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-    "spark.connect.grpc.binding.address": _HOST,
     "spark.ui.enabled": "true",
     "spark.ui.killEnabled": "false",
     "spark.ui.retainedJobs": "200",
@@ -47,11 +47,22 @@ def _serve(
     master: Annotated[
         str, typer.Option("--master", help="Spark master on which the server runs its jobs.")
     ] = "local[2]",
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on. Others than this machine's own need TLS before it.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65_535)] = 15_002,
+    behind_tls_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--behind-tls-proxy",
+            help="Listen without TLS on an address that other machines can reach: a proxy in front of the server "
+            "provides TLS.",
+        ),
+    ] = False,
 ) -> None:
     """Run a Spark Connect server until SIGTERM or Ctrl-C. Its address is printed when it is ready.
 
-    The server listens on 127.0.0.1. A client can run code with the rights of the server's user, so the server requires
+    The server has no TLS of its own. A client can run code with the rights of the server's user, so the server requires
     a token: set the same SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment of the server and of each client. The
     server keeps a limited amount of data about finished runs. Spark's messages go to stderr.
 
@@ -63,12 +74,13 @@ def _serve(
     if not token:
         raise ConfigurationError(f"{_TOKEN} is not set", hint=f'export {_TOKEN}="$(openssl rand -hex 32)"')
     checked_token(token, _TOKEN)
-    _check_port(port)
+    _check_address(host, port, has_tls=behind_tls_proxy)
     be_spark_of_this_machine(sys.executable)
-    settings = {**_SERVER, "spark.connect.grpc.binding.port": str(port)}
+    binding = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port)}
     # Only the wait is interrupted: an end that is interrupted again would leave Java behind.
-    with translated(), spark_session(master, **settings), suppress(KeyboardInterrupt), interruptible():
-        typer.echo(f"sc://localhost:{port}")
+    with translated(), spark_session(master, **_SERVER, **binding), suppress(KeyboardInterrupt), interruptible():
+        name = "localhost" if is_loopback(host) or host in _ALL_ADDRESSES else host
+        typer.echo(f"sc://{name}:{port}")
         raise AcktrailError(f"Spark's Java ended with exit code {wait_for_java()}")
 
 
@@ -93,10 +105,16 @@ def _check(
     typer.echo(json.dumps(found) if as_json else table(("", "spark"), rows))
 
 
-def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError as error:
-            raise ConfigurationError(f"cannot listen on {_HOST}:{port}: {error.strerror}") from error
+def _check_address(host: str, port: int, *, has_tls: bool) -> None:
+    if not (is_loopback(host) or has_tls):
+        raise ConfigurationError(
+            f"--host {host} can be reached from elsewhere, without TLS",
+            hint="give --behind-tls-proxy where a proxy has the TLS, or listen on 127.0.0.1",
+        )
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror}") from error

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.full, pytest.mark.slow]
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 MANIFESTS: Final = DEPLOY / "kubernetes"
 CONNECT, SPARK = "localhost/acktrail-connect", "localhost/acktrail-spark"
+GROUPS: Final = ("billing", "shipping")
 HERE: Final = {
     "ACKTRAIL_BOOTSTRAP_SERVERS": "127.0.0.1:9092",
     "S3_ENDPOINT": "http://127.0.0.1:7070",
@@ -89,11 +90,14 @@ def container(podman: Containers, deployment: str, name: str) -> str:
     return found
 
 
-def probe(podman: Containers, name: str, document: Any, at: int = 0) -> bool:
+def probe(podman: Containers, name: str, document: Any) -> bool:
     """What the exec probe of the manifest says now."""
-    of = document["spec"]["template"]["spec"]["containers"][at]
-    words = (of.get("readinessProbe") or of["livenessProbe"])["exec"]["command"]
-    return podman.podman("exec", name, *words).returncode == 0
+    return podman.podman("exec", name, *probe_words(document)).returncode == 0
+
+
+def probe_words(deployment: Any) -> list[str]:
+    (of,) = deployment["spec"]["template"]["spec"]["containers"]
+    return list(of["readinessProbe"]["exec"]["command"])
 
 
 def test_a_missing_secret_is_named(podman: Containers) -> None:
@@ -106,22 +110,62 @@ def test_a_missing_secret_is_named(podman: Containers) -> None:
 
 
 @pytest.mark.usefixtures("secret")
-def test_worker_and_dashboard_get_ready(podman: Containers) -> None:
-    """By the exec probes of their manifests. The dashboard refuses a wrong token. SIGTERM ends both with 0, and no log
-    has a secret."""
+def test_job_reconciles_what_the_worker_exports_and_pages_show_it(podman: Containers) -> None:
+    """Worker and dashboard are ready by the exec probes of their manifests. The job exports and reconciles; then the
+    page has both groups. The dashboard refuses a wrong token. SIGTERM ends both with 0, and no log has a secret."""
     worker, dashboard = manifest("worker"), manifest("dashboard")
     started(play(podman, *worker))
     export = container(podman, "acktrail-worker", "worker")
     until(lambda: probe(podman, export, worker[-1]), what="a ready worker")
+    started(play(podman, pod_of_job("reconcile")))
+    ends = {name: end_of(podman, f"acktrail-reconcile-{name}") for name in ("export", "reconcile")}
+    assert {name: end for name, end in ends.items() if end[0]} == {}
     started(play(podman, *dashboard))
     name = container(podman, "acktrail-dashboard", "dashboard")
     until(lambda: probe(podman, name, dashboard[-1]), timeout_s=60, what="a ready dashboard")
-    podman.done("exec", name, "python3", "-c", ASK, SECRETS["dashboard-token"])
+    page = podman.done("exec", name, "python3", "-c", ASK, SECRETS["dashboard-token"])
+    assert all(f">{group}<" in page for group in GROUPS)
     assert podman.podman("exec", name, "python3", "-c", ASK, "wrong").returncode != 0
-    for each in (export, name):
-        code, said = podman.ended(each)
-        assert code == 0, (each, said)
-        assert not any(value in said for key, value in SECRETS.items() if key != "s3-access-key-id")
+    ends |= {each: podman.ended(each) for each in (export, name)}
+    assert {name: end for name, end in ends.items() if end[0] or has_secret(end[1])} == {}
+
+
+@pytest.mark.usefixtures("secret")
+def test_spark_server_answers_those_with_the_token(podman: Containers) -> None:
+    """It runs the job of its readiness probe, for nobody with another token. It listens beyond the address to which the
+    probe goes. SIGTERM ends it with 0."""
+    spark = manifest("spark")
+    started(play(podman, *spark))
+    name = container(podman, "acktrail-spark", "spark")
+    until(lambda: probe(podman, name, spark[-1]), what="a ready Spark server")
+    wrong = ("--env", "SPARK_CONNECT_AUTHENTICATE_TOKEN=guessed, and long enough")
+    assert podman.podman("exec", *wrong, name, *probe_words(spark[-1])).returncode == 1
+    podman.done("exec", name, "python3", "-c", "import socket; socket.create_connection(('127.0.0.2', 15002))")
+    code, said = podman.ended(name)
+    assert code == 0, said
+    assert not has_secret(said)
+
+
+def pod_of_job(name: str) -> Any:
+    """The pod of a CronJob, which podman does not know: its template. An annotation keeps the ended containers that
+    podman would remove with their logs."""
+    (job,) = manifest(name)
+    assert job["kind"] == "CronJob"
+    template = job["spec"]["jobTemplate"]["spec"]["template"]
+    kept = {"io.podman.annotations.init.container.type": "always"}
+    metadata = {"name": job["metadata"]["name"], "annotations": kept, **template["metadata"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def end_of(podman: Containers, name: str) -> tuple[int, str]:
+    """Wait until a container ends; its exit code and all that it said."""
+    code = int(podman.done("wait", name))
+    logs = podman.podman("logs", name)
+    return code, logs.stdout + logs.stderr
+
+
+def has_secret(text: str) -> bool:
+    return any(value in text for key, value in SECRETS.items() if key != "s3-access-key-id")
 
 
 def started(done: subprocess.CompletedProcess[str]) -> None:

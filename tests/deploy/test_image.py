@@ -1,4 +1,4 @@
-"""The image that ``make image`` built does its work as nobody, on a file system that it cannot write to."""
+"""The images that ``make image`` built do their work as nobody, on a file system that they cannot write to."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = [pytest.mark.full, pytest.mark.slow]
 
-NAME: Final = "localhost/acktrail-connect"
+NAME, SPARK = "localhost/acktrail-connect", "localhost/acktrail-spark"
 LOCKED: Final = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")
 """How every container here runs."""
-MOST_MB: Final = 450
+MOST_MB: Final = {NAME: 450, SPARK: 1_300}
 USER: Final = 1001
 PROGRAM: Final = Path(sys.executable).with_name("acktrail")
 
 
 @pytest.fixture(scope="module")
 def podman() -> Iterator[Containers]:
-    with containers(image("connect")) as started:
+    with containers(image("connect"), image("spark")) as started:
         yield started
 
 
@@ -41,24 +41,26 @@ def acktrail(podman: Containers, *words: str, options: tuple[str, ...] = ()) -> 
     return podman.podman("run", "--rm", *LOCKED, *options, NAME, *words)
 
 
-def test_image_is_small_and_belongs_to_nobody(podman: Containers) -> None:
-    """At most 450 MB; user 1001, the one entry point, three places to write, and a health check that asks."""
-    found = podman.inspected(NAME)
-    assert found["Size"] < MOST_MB * 1_000_000
+@pytest.mark.parametrize("name", [NAME, SPARK])
+def test_image_is_small_and_belongs_to_nobody(podman: Containers, name: str) -> None:
+    """At most 450 MB, with Spark 1,300; user 1001, the one entry point, three places to write, and a health check."""
+    found = podman.inspected(name)
+    assert found["Size"] < MOST_MB[name] * 1_000_000
     config, health = found["Config"], found["Healthcheck"]
     assert (config["User"], config["Entrypoint"]) == ("1001:1001", ["acktrail"])
     assert set(config["Volumes"]) == {"/var/lib/acktrail", "/var/cache/acktrail", "/data/acktrail"}
     assert health["Test"][:4] == ["CMD", "acktrail", "connect", "health"]
 
 
-def test_container_can_write_only_to_its_volumes(podman: Containers) -> None:
+@pytest.mark.parametrize("name", [NAME, SPARK])
+def test_container_can_write_only_to_its_volumes(podman: Containers, name: str) -> None:
     """No file of the image can be changed, and no capability is left."""
     script = (
         "id -u; grep CapBnd /proc/self/status; "
         "for each in / /opt/acktrail /usr/local/bin /etc/acktrail /var/lib/acktrail /data/acktrail; do "
         "touch $each/new 2>/dev/null && echo $each; done"
     )
-    said = podman.done("run", "--rm", *LOCKED, "--entrypoint", "sh", NAME, "-c", f"{script}; true").splitlines()
+    said = podman.done("run", "--rm", *LOCKED, "--entrypoint", "sh", name, "-c", f"{script}; true").splitlines()
     assert said == [str(USER), f"CapBnd:\t{0:016x}", "/var/lib/acktrail", "/data/acktrail"]
 
 
@@ -121,7 +123,7 @@ def settings(tmp_path: Path, bucket: TablesConfig, s3: S3, broker: EmbeddedBroke
     return made
 
 
-def test_worker_exports_and_dashboard_shows(
+def test_worker_exports_spark_reconciles_and_dashboard_shows(
     podman: Containers,
     settings: Path,
     bucket: TablesConfig,
@@ -130,8 +132,8 @@ def test_worker_exports_and_dashboard_shows(
     worked: Worked,
     tmp_path: Path,
 ) -> None:
-    """A worker in a container exports to S3, reports itself healthy, and ends with 0 on SIGTERM. A dashboard in another
-    one shows the group. Neither says the secret."""
+    """A worker in a container exports to S3, reports itself healthy, and ends with 0 on SIGTERM. The image with Spark
+    reconciles that, and a dashboard in another one shows the group. None says the secret."""
     options = (*LOCKED, "--detach", "--init", "--volume", f"{settings}:/etc/acktrail:ro")
     files = [f"/etc/acktrail/{name}" for name in ("worker.toml", "state.json", "offsets.json")]
     podman.done("run", *options, "--name", "worker", NAME, "connect", "standalone", *files)
@@ -145,10 +147,14 @@ def test_worker_exports_and_dashboard_shows(
     own.write_text("".join(f"{name}={value}\n" for name, value in here.options.items()))
     at = ("--tables", here.uri, "--tables-options", own)
     printed(PROGRAM, "run", "export", "--bootstrap-server", broker.bootstrap_servers, *at)
-    printed(PROGRAM, "run", "reconcile", "--master", "in-process", *at)
+    there = ("--tables", here.uri, "--tables-options", "/etc/acktrail/tables.properties")
+    job = ("run", "reconcile", "--master", "local[2]", *there)
+    done = podman.podman("run", "--rm", *LOCKED, "--volume", f"{settings}:/etc/acktrail:ro", SPARK, *job)
+    assert done.returncode == 0, done.stderr
+    said += done.stdout + done.stderr
 
     port = str(free_port())
-    words = ("--tables", here.uri, "--tables-options", "/etc/acktrail/tables.properties", "--port", port)
+    words = (*there, "--port", port)
     health = ("--health-cmd", json.dumps(["acktrail", "dashboard", "health", "--port", port]))
     podman.done("run", *options, *health, "--name", "dashboard", NAME, "dashboard", "serve", *words)
     until(lambda: podman.is_healthy("dashboard"), what="a healthy dashboard")

@@ -45,6 +45,7 @@ COMMANDS: Final = MappingProxyType(
         "change.export": "acktrail.cli.change.report_commands:export",
         "tables.maintain": "acktrail.cli.commands.maintain:maintain",
         "tables.metrics": "acktrail.cli.commands.metrics:metrics",
+        "tables.views": "acktrail.cli.commands.views:views",
         "config.profiles": "acktrail.cli.commands.profiles:app",
         "config.dags": "acktrail.cli.commands.profiles:dags",
         "config.files": "acktrail.cli.commands.deployment:deployment",

@@ -26,6 +26,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.sql.views import VIEWS, view_text
 from acktrail_jobs.frames import JobSession, frame_of
 
 _CONNECTOR: Final = "io.delta.sql.DeltaSparkSessionExtension"
@@ -35,13 +36,16 @@ _IN_LOG: Final = f"partition.{CHUNK}"
 
 
 def register_views(spark: SparkSession, config: TablesConfig) -> dict[str, int | None]:
-    """Make a temporary view of each table; gives its version. None: it was never created, the view has no rows. Reads
+    """Make a temporary view of each table, and those for people (``acktrail.tables.sql.views``); gives the version of
+    each table. None: it was never created, the view has no rows. Reads
     the logs of the tables and no rows: what came since shows with the next call. A view whose files were removed since
     (``acktrail tables maintain``) fails. Raises as ``Tables`` does."""
     tables = Tables(config)
     snapshots = {name: tables.snapshot(name) for name in TABLES}
     for name, snapshot in snapshots.items():
         _frame(spark, config, name, snapshot).createOrReplaceTempView(name)
+    for name in VIEWS:
+        spark.sql(view_text(name, "spark")).createOrReplaceTempView(name)
     return {name: None if found is None else found.version for name, found in snapshots.items()}
 
 

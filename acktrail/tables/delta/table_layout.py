@@ -80,7 +80,7 @@ def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
     short = _SHORT_LOG if name in CHANGES or name == "connector_positions" else {}
     statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
     return {
-        "description": comments_of(name).question or None,
+        "description": comments_of(name).description or None,
         "configuration": {**_LOG_PROPERTIES, **short, **only, **statistics, **properties},
         "partition_by": [CHUNK] if name in _CHUNKED else None,
     }

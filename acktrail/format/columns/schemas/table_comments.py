@@ -15,18 +15,43 @@ from acktrail.text_parsing import parse_toml
 _LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
+GRAINS: Final = {
+    "subject": "one row a subject",
+    "newest_run": "the newest run replaces all rows",
+    "every_run": "rows of every run",
+    "added": "rows are only added",
+}
+"""What the rows of a table are, by the word that ``tables.toml`` has for it."""
+STABILITY: Final = ("stable", "internal")
+"""Whether a user may build on the columns: the changelog has every change of a stable table."""
+
+
 class TableComments(NamedTuple):
-    """The question that a table answers, and the meaning of each column, with its unit."""
+    """The question that a table or view answers, whether it is stable, what its rows are; and the meaning of each
+    column, with its unit."""
 
     question: str = ""
+    stability: str = ""
+    grain: str = ""
     columns: Mapping[str, str] = {}
+
+    @property
+    def description(self) -> str:
+        """The comment of the table; empty for one that is not acktrail's own."""
+        return f"{self.question} {self.stability}; {self.grain}" if self.question else ""
 
 
 @cache
 def _all_comments() -> Mapping[str, TableComments]:
-    tables = (own for _, text in TABLE_TEXTS for own in parse_toml(text)["tables"].items())
+    pages = (parse_toml(text) for _, text in TABLE_TEXTS)
+    tables = (own for page in pages for own in (*page["tables"].items(), *page.get("views", {}).items()))
     return {
-        name: TableComments(own.get("question", ""), {each["name"]: _comment(each) for each in own["columns"]})
+        name: TableComments(
+            own["question"],
+            own["stability"],
+            GRAINS[own["rows"]],
+            {each["name"]: _comment(each) for each in own["columns"]},
+        )
         for name, own in tables
     }
 
@@ -38,7 +63,7 @@ def _comment(column: Mapping[str, str]) -> str:
 
 
 def comments_of(name: str) -> TableComments:
-    """Return the comments of a table; empty for one that is not acktrail's own."""
+    """Return the comments of a table or view; empty for one that is not acktrail's own."""
     return _all_comments().get(name, TableComments())
 
 

@@ -1,0 +1,1 @@
+"""The tables by SQL: views for people, one text for Spark, DuckDB and polars."""

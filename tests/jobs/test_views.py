@@ -131,9 +131,8 @@ def test_the_command_prints_the_statements_for_duckdb(clock: Clock, capsys: pyte
 def test_a_view_has_the_same_rows_in_each_engine(engines: dict[str, Engine], view: str) -> None:
     """And the columns that the page of tables says."""
     found = {name: engine(f"SELECT * FROM {view}") for name, engine in engines.items()}
-    assert {name: rows.column_names for name, rows in found.items()} == dict.fromkeys(
-        found, [*comments_of(view).columns]
-    )
+    for rows in found.values():
+        assert rows.column_names == [*comments_of(view).columns]
     spark, duck, polar = (sorted(map(repr, rows.to_pylist())) for rows in found.values())
     assert spark == duck == polar != []
 

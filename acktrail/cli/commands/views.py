@@ -8,9 +8,9 @@ from acktrail.cli.common_options import OfTables, TablesOptions, TablesRoot
 
 
 def views(tables: TablesRoot = None, tables_options: TablesOptions = None) -> None:
-    """Print SQL that makes the tables, and views for people, in DuckDB.
+    """Print SQL that makes tables and views for people in DuckDB.
 
-    DuckDB reads the tables anew with every query. `record_fates` shows what became of records, `group_lag` how far
+    Every query reads the newest version of the tables. `record_fates` shows what became of records, `group_lag` how far
     each group is behind. Tables in a bucket need a secret of DuckDB's: the text has no credentials. The command reads
     the logs of the tables and changes nothing.
 

@@ -1,7 +1,7 @@
-"""Tables and views for polars, which is no dependency of acktrail: whoever asks with it has it.
+"""Tables and views for polars, which acktrail does not depend on: install it to use this module.
 
-    context = polars_context(TablesConfig(uri="/data/acktrail"))
-    context.execute("SELECT outcome, SUM(records) AS records FROM record_fates GROUP BY outcome", eager=True)
+context = polars_context(TablesConfig(uri="/data/acktrail"))
+context.execute("SELECT outcome, SUM(records) AS records FROM record_fates GROUP BY outcome", eager=True)
 """
 
 from __future__ import annotations

@@ -32,8 +32,13 @@ _INSTANTS: Final[dict[Engine, str]] = {
     "polars": r"CAST(\1 * 1000 AS TIMESTAMP)",
 }
 _DUCKDB_TYPES: Final = {
-    **{pa.string(): "VARCHAR", pa.binary(): "BLOB", pa.bool_(): "BOOLEAN"},
-    **{pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT"},
+    pa.string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
 }
 
@@ -48,7 +53,7 @@ def duckdb_script(root: str, there: Collection[str]) -> str:
     """Return statements that give DuckDB each table and view by its name. `there`: the tables that exist below `root`;
     the others have no rows."""
     lines = [
-        "-- Tables and views of acktrail. The tables are read anew with every query.",
+        "-- Tables and views of acktrail. Every query reads the newest version of the tables.",
         "INSTALL delta;",
         "LOAD delta;",
         "SET TimeZone = 'UTC';",
@@ -63,7 +68,7 @@ def duckdb_script(root: str, there: Collection[str]) -> str:
 def _duckdb_table(root: str, name: str, there: Collection[str]) -> str:
     if name in there:
         place = f"{root}/{name}".replace("'", "''")
-        return f"SELECT * FROM delta_scan('{place}')"
+        return f"SELECT * FROM delta_scan('{place}')"  # noqa: S608  # the place is the caller's, and quoted
     columns = ", ".join(f'CAST(NULL AS {_duckdb_type(each.type)}) AS "{each.name}"' for each in TABLES[name])
     return f"SELECT {columns} WHERE false"
 

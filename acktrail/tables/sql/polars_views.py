@@ -25,7 +25,7 @@ def polars_context(config: TablesConfig) -> pl.SQLContext[pl.LazyFrame]:
     context = pl.SQLContext[pl.LazyFrame](eager=False)
     for name, schema in TABLES.items():
         found = tables.snapshot(name)
-        rows = pl.from_arrow(schema.empty_table()) if found is None else pl.scan_delta(found.delta)
+        rows = pl.from_arrow(schema.empty_table()) if found is None else pl.scan_pyarrow_dataset(found.dataset())
         context.register(name, rows)
     for name in VIEWS:
         rows = context.execute(view_text(name, "polars")).with_columns(_INSTANTS.dt.replace_time_zone("UTC"))

@@ -127,7 +127,7 @@ test-spark: wheel ## The jobs' tests on Spark 4.1 with its Delta connector, or o
 	$(UV) export --quiet --locked --no-emit-project --no-hashes --all-extras | grep -v ^pyspark >"$$folder/lock.txt" && \
 	$(UV) venv --quiet "$$folder/venv" && \
 	$(UV) pip install --quiet --directory "$$folder" --python "$$python" --constraint "$$folder/lock.txt" 'pyspark==$(SPARK).*' \
-	  "$$(ls $(CURDIR)/dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
+	  "$$(ls $(CURDIR)/dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis duckdb-ext-delta polars boto3 psutil pytest pytest-timeout pytest-xdist && \
 	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs $(wildcard tests/connect/stream/test_state_stream*) && \
 	"$$python" -m pytest -n 0 --all tests/jobs/test_elsewhere.py -k delta_connector
 

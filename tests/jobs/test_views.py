@@ -112,7 +112,7 @@ def answer(engine: Engine, query: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in engine(query).to_pylist()]
 
 
-@pytest.mark.parametrize("name", ["spark", "duckdb", "polars"])
+@pytest.mark.parametrize("name", [pytest.param("spark", marks=pytest.mark.full), "duckdb", "polars"])
 def test_each_question_of_the_page_has_the_same_answer_in_each_engine(
     clock: Clock, engines: dict[str, Engine], name: str
 ) -> None:

@@ -38,8 +38,9 @@ def test_a_page_of_the_site_is_accessible_and_fits(built: str, tab: Page, page: 
     site."""
     for scheme, width, rules in (("light", 1280, ()), ("light", 390, ()), ("dark", 1280, CONTRAST)):
         show_as(tab, scheme, width)
-        tab.open(f"{built}404.html")
-        tab.value("localStorage.clear()")  # the site keeps the first choice of light or dark
+        tab.open(f"{built}site.css")  # without scripts, which would keep the first choice of light or dark again
+        tab.until("location.pathname === '/site.css' && document.readyState === 'complete'", timeout_s=60)
+        tab.value("localStorage.clear()")
         tab.open(f"{built}{page}.html")
         colours = "slate" if scheme == "dark" else "default"
         shown = f"document.readyState === 'complete' && document.body.dataset.mdColorScheme === '{colours}'"

@@ -65,12 +65,17 @@ def registered(group: str) -> Mapping[str, str]:
     return {point.name: point.value for point in found if is_there(point.value)}
 
 
-def is_there(target: str) -> bool:
-    """Whether the package of ``module:attribute`` is installed. Nothing of it is imported."""
+def is_installed(package: str) -> bool:
+    """Whether a package of another project can be imported. Nothing of it is imported."""
     try:
-        return find_spec(target.partition(":")[0].partition(".")[0]) is not None
+        return find_spec(package) is not None
     except ImportError:
         return False
+
+
+def is_there(target: str) -> bool:
+    """Whether the package of ``module:attribute`` is there. Nothing of it is imported."""
+    return find_spec(target.partition(":")[0].partition(".")[0]) is not None
 
 
 @cache

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from acktrail import __version__
 from acktrail.activity import listening
-from acktrail.branches import is_there, registered
+from acktrail.branches import is_installed, registered
 from acktrail.cli.common_options import command_group, error_json, spread, wants_json
 from acktrail.config import chosen_profile, profiles
 from acktrail.errors import AcktrailError, MissingDependency, NotNamed
@@ -328,7 +328,7 @@ def _missing_package(arguments: list[str], package: str = "") -> MissingDependen
     path = _command_in(arguments)
     whole = EXTRAS.get(path) or EXTRAS.get(path.partition(".")[0], "all" if package else "")
     needed = {part for extra in filter(None, whole.split(",")) for part in (extra, *_BROUGHT[extra])}
-    missing = {extra for extra in needed & _PACKAGES.keys() if not is_there(_PACKAGES[extra])}
+    missing = {extra for extra in needed & _PACKAGES.keys() if not is_installed(_PACKAGES[extra])}
     if not missing and not package:
         return None
     extras = ",".join(sorted(missing - {part for extra in missing for part in _BROUGHT[extra]}))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.branches import is_there
+from acktrail.branches import is_installed
 from acktrail.cli.common_options import AuditAnchor, OfBoth, echo_rows
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
@@ -90,7 +90,7 @@ def _checks(
     from acktrail.cli import doctor_checks
     from acktrail.kafka.admin import ShareGroupAdmin
 
-    if is_there("pyspark"):
+    if is_installed("pyspark"):
         yield doctor_checks.java_check()
     target = _target(at)
     known = None

@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
+TUTORIAL = Path(__file__).parents[3] / "docs/tutorials/demo.md"
 ACKTRAIL = str(Path(sys.executable).parent / "acktrail")
 
 
@@ -54,6 +55,9 @@ def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     for group, status in MISBEHAVING.items():
         assert f"after misbehaving consumers of {group} left: {status}\n" in run.stdout
     assert "gate: DAG acktrail_reconcile failed in task validate: " in run.stdout
+    named = re.findall(r"^\| `(\w+)` \|", TUTORIAL.read_text("utf-8"), flags=re.MULTILINE)
+    assert len(named) == 6
+    assert [name for name in named if not re.search(rf"^{name}\b", run.stdout, flags=re.MULTILINE)] == []
     page = (out / "reports" / "acktrail-report.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
     assert {path.name for path in out.iterdir()} == {".acktrail-demo", "reports", "tables"}

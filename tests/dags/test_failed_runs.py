@@ -1,6 +1,5 @@
-"""Every task of every DAG meets its faults in a real scheduler, as the table of
-docs/how-to/reconcile-with-airflow.md lists them: the colour of the run, retries, how the plan stands,
-and that a person who follows the advice of the log gets on."""
+"""Every task of every DAG meets its faults in a real scheduler, as failed_runs.md lists them: the colour of the run,
+retries, the status of the plan, and that a person who follows the advice of the log can continue."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 pytestmark = pytest.mark.airflow
 
-TABLE: Final = Path(__file__).parents[2] / "docs/how-to/reconcile-with-airflow.md"
+TABLE: Final = Path(__file__).with_name("failed_runs.md")
 HEAD: Final = "| DAG | task | fault | tried again | run | plan | advice |"
 RESET, ROLLBACK, EXPAND = "acktrail_reset_offsets", "acktrail_rollback_offsets", "acktrail_expand_topic"
 OF_BRANCHES: Final = {module.rpartition(".")[2] for branch in branches() for module in branch.dags}
@@ -104,7 +103,7 @@ class Row(NamedTuple):
 
 
 def documented() -> list[Row]:
-    """The table of the documentation, a row for each DAG, task and fault of a line."""
+    """The table, a row for each DAG, task and fault of a line."""
     _, _, rest = TABLE.read_text("utf-8").partition(HEAD)
     lines = [
         [cell.strip() for cell in line.strip().strip("|").split("|")] for line in rest.split("\n\n")[0].splitlines()
@@ -120,7 +119,7 @@ def _names(cell: str) -> list[str]:
     return re.findall("`(.+?)`", cell)
 
 
-def test_each_task_has_its_faults_in_the_documentation(dag_bag: Any) -> None:
+def test_each_task_has_its_faults_in_the_table(dag_bag: Any) -> None:
     """Nothing is listed that is not there, and nothing twice."""
     rows = [row for row in documented() if row.dag_id in DAG_IDS]
     assert {row[:2] for row in rows} == {

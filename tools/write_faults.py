@@ -1,7 +1,7 @@
 """Write the page of faults: ``tools/write_faults.py`` makes docs/explanation/faults.md of the library
 (`acktrail_demo.faults`) and of the catalogue of rules.
 
-The matrix has every fault, and every rule that a fault breaks; the other rules are listed below it.
+It has every fault, every rule that a fault breaks, and the rules that none breaks.
 """
 
 from __future__ import annotations
@@ -24,25 +24,23 @@ PAGE: Final = ROOT / "docs/explanation/faults.md"
 
 _HEAD: Final = """# Faults
 
-For people who ask what acktrail finds. Here is every known fault, and what is found where it happens.
+For people who ask what acktrail finds. Here is every known fault, and what is found if it happens.
 
-A library of known faults of share-group state: what goes wrong, where Kafka's developers describe it, how it is
-injected, and exactly what acktrail must find. It proves the checks. `tests/extras/demo/test_faults.py` lets every fault
-happen to a healthy cluster, on paper and in the state topic of a real broker. It compares what is found with the
-library; where nothing is injected, nothing is found. `acktrail demo --with-faults` shows the same on your machine.
+`acktrail demo --with-faults` shows these faults on your machine. `tests/extras/demo/test_faults.py` injects each one
+into a healthy cluster, on paper and in the state topic of a real broker, and compares what is found with this page. If
+nothing is injected, nothing is found.
 
-This page is written by `tools/write_faults.py` from `acktrail_demo.faults.library:FAULTS` and from the
-[rules](../reference/rules.md).
+A fault is data: a name, a sentence, and a function from a healthy share partition to the records that the state topic
+has after the fault. The test appends these records to `__share_group_state` (Kafka accepts them from a client with the
+id `__admin_client`) and restarts the broker, which loads them as its own. Do this only to a throw-away broker.
 
-A fault is data: a name, a sentence, and a pure function from a healthy share partition to the records that the state
-topic has after the fault. On a broker these records are appended to `__share_group_state` (Kafka takes them from a
-client with the id `__admin_client`), and the broker is started again. Its share coordinators load them as if they had
-written them, and describe what they loaded. For throw-away brokers only."""
+`tools/write_faults.py` writes this page from `acktrail_demo.faults.library:FAULTS` and the
+[rules](../reference/rules.md)."""
 
 
 def page() -> str:
     """The whole document."""
-    return "\n".join((_HEAD, "", *_faults(), "", *_matrix(), "", *_unbroken(), ""))
+    return "\n".join((_HEAD, "", *_faults(), "", *_by_rule(), "", *_unbroken(), ""))
 
 
 def broken_by(fault: StateFault) -> frozenset[str]:
@@ -52,7 +50,7 @@ def broken_by(fault: StateFault) -> frozenset[str]:
 
 
 def _faults() -> Iterator[str]:
-    yield "## The library"
+    yield "## The faults"
     yield ""
     yield "| | fault | what happens | Kafka releases | what is found | alerts | gate |"
     yield "|---|---|---|---|---|---|---|"
@@ -90,33 +88,29 @@ def _stops(fault: StateFault) -> bool:
     return any(rule_catalogue().by_id[name].severity is QualitySeverity.CRITICAL for name in names)
 
 
-def _matrix() -> Iterator[str]:
-    faults = list(FAULTS.values())
+def _by_rule() -> Iterator[str]:
     yield "## Fault by rule"
     yield ""
-    yield "Columns are the faults by their numbers above."
-    yield ""
-    yield f"| rule | severity | {' | '.join(str(number) for number in range(1, len(faults) + 1))} |"
-    yield f"|---|---|{'---|' * len(faults)}"
-    broken = [broken_by(fault) for fault in faults]
+    yield "| rule | severity | faults, by their numbers above |"
+    yield "|---|---|---|"
+    broken = [broken_by(fault) for fault in FAULTS.values()]
     for rule in rule_catalogue().rules:
-        if any(rule.id in ids for ids in broken):
-            marks = " | ".join("●" if rule.id in ids else "" for ids in broken)
-            yield f"| [`{rule.id}`](../{rule.page}) | {rule.severity.value} | {marks} |"
+        if numbers := [str(number) for number, ids in enumerate(broken, 1) if rule.id in ids]:
+            yield f"| [`{rule.id}`](../{rule.page}) | {rule.severity.value} | {', '.join(numbers)} |"
 
 
 def _unbroken() -> Iterator[str]:
     broken = frozenset().union(*(broken_by(fault) for fault in FAULTS.values()))
     yield "## Rules that no fault of the library breaks"
     yield ""
-    yield "What breaks them is damage to tables, a plan or a file: tests break them one by one, those of tables in"
+    yield "Only damage to tables, a plan or a file breaks them. Tests break each of them, those of tables in"
     yield "`tests/expectations/test_damage.py`."
     yield ""
-    yield "| rule | severity |"
-    yield "|---|---|"
-    for rule in rule_catalogue().rules:
-        if rule.id not in broken and rule.id not in rule_catalogue().audits:
-            yield f"| [`{rule.id}`](../{rule.page}) | {rule.severity.value} |"
+    for severity in reversed(QualitySeverity):
+        rules = [rule for rule in rule_catalogue().rules if rule.severity is severity]
+        names = [rule for rule in rules if rule.id not in broken and rule.id not in rule_catalogue().audits]
+        if names:
+            yield f"* {severity.value}: {', '.join(f'[`{rule.id}`](../{rule.page})' for rule in names)}"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""What plans of changes and their results say, decided once: sums, share partitions, a cost in a few words, for every
-form that shows them; and all of it in plain text."""
+"""Texts of plans of changes and of their results: sums, share partitions and a cost in a few words, which the command
+line, Airflow and the dashboard show; and a whole plan or result as plain text."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from acktrail.text_tables import few, printable, table
 from acktrail.times import instant_text
 from acktrail.view.wording import number
 
-_AGAIN, _SKIPPED = "delivered again though done with", "skipped for good"
-_FORGOTTEN, _REVIVED = "acknowledgements forgotten", "archived records given new life"
-COSTS: Final = {_SKIPPED: "loses", _AGAIN: "repeats", _REVIVED: "revives"}
-"""The sums that are in the cost, in its words."""
+_AGAIN, _SKIPPED = "finished records, delivered again", "unfinished records, skipped"
+_FORGOTTEN, _ARCHIVED = "acknowledged before", "archived before"
+COSTS: Final = (_SKIPPED, _AGAIN, _ARCHIVED)
+"""The sums that are in the cost."""
 _BESIDE: Final = re.compile(r" \(|, ")
 _ROWS_SHOWN: Final = 60
 
 
 class ShownPartition(NamedTuple):
-    """A share partition of a plan for people, by column; None: a number that is not known."""
+    """A share partition of a plan, by columns that people read; None: not known."""
 
     group: str
     topic: str
@@ -39,8 +39,8 @@ class ShownPartition(NamedTuple):
 
 
 def by_effect(plan: ChangePlan, most: int) -> Sequence[PartitionPlan]:
-    """The share partitions of a plan in its own order; those of more than `most` by what happens to them: without a new
-    start offset, then by what is skipped, then by what is delivered again. Not known stands before any number."""
+    """The share partitions of a plan in its own order. If there are more than `most`, sorted: first those without a new
+    start offset, then by skipped records, then by records delivered again, most first; unknown numbers come first."""
     return plan.partitions if len(plan.partitions) <= most else sorted(plan.partitions, key=_effect)
 
 
@@ -50,7 +50,7 @@ def _effect(row: PartitionPlan) -> tuple[bool, bool, int, bool, int]:
 
 
 def shown_partitions(plan: ChangePlan, most: int) -> list[ShownPartition]:
-    """The first `most` of a plan `by_effect`."""
+    """The first `most` share partitions of a plan, sorted by `by_effect`."""
     return [_shown(plan, row) for row in by_effect(plan, most)[:most]]
 
 
@@ -65,20 +65,20 @@ def _shown(plan: ChangePlan, row: PartitionPlan) -> ShownPartition:
 
 
 def new_start_offset(plan: ChangePlan, target_offset: int | None) -> int | str:
-    """Where a share partition is to start; in a word where the plan gives it no offset."""
+    """The new start offset of a share partition, or a word if the plan has none."""
     word = "unknown" if kind_of(plan).is_deletion else "refused"
     return word if target_offset is None else target_offset
 
 
 def scope(plan: ChangePlan) -> str:
-    """How many groups and share partitions a plan is about."""
+    """The number of groups and share partitions in a plan."""
     totals = plan.totals
-    refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
+    refused = f", {totals.refused_partitions} of them refused and not counted" if totals.refused_partitions else ""
     return f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
 
 
 def sums(plan: ChangePlan) -> dict[str, str]:
-    """Numbers of records by what becomes of them; none where every share partition is refused."""
+    """Numbers of records by what happens to them; empty if every share partition is refused."""
     totals = plan.totals
     if totals.to_deliver is None:
         return {}
@@ -86,7 +86,7 @@ def sums(plan: ChangePlan) -> dict[str, str]:
         "records from the new start offsets on": _records(plan, totals.to_deliver),
         _AGAIN: _records(plan, totals.delivered_again),
         _FORGOTTEN: _at_least(plan, totals.acknowledgements_forgotten, totals.acknowledgements_known),
-        _REVIVED: _at_least(plan, totals.archived_forgotten, totals.archived_known),
+        _ARCHIVED: _at_least(plan, totals.archived_forgotten, totals.archived_known),
         _SKIPPED: number(totals.skipped),
         "in flight, delivery counts dropped": number(totals.in_flight_discarded),
     }
@@ -94,31 +94,31 @@ def sums(plan: ChangePlan) -> dict[str, str]:
 
 def cost(plan: ChangePlan) -> str:
     """What a plan does to records, in a few words."""
-    said = sums(plan)
-    costs = (f"{verb} {_BESIDE.split(said.get(name, 'unknown'))[0]}" for name, verb in COSTS.items())
-    return ", ".join(costs) + " poison"
+    known = sums(plan)
+    skipped, again, archived = (_BESIDE.split(known.get(name, "unknown"))[0] for name in COSTS)
+    return f"loses {skipped}, repeats {again} (archived before: {archived})"
 
 
 def _at_least(plan: ChangePlan, exact: int | None, least: int | None) -> str:
     if exact is not None or not least:
         return number(exact)
     known = [row.impact.known_since_ms for row in plan.partitions if row.impact and row.impact.known_since_ms]
-    return f"at least {number(least)}" + (f", known from {instant_text(min(known))} on" if known else "")
+    return f"at least {number(least)}" + (f", known since {instant_text(min(known))}" if known else "")
 
 
 def _records(plan: ChangePlan, count: int | None) -> str:
-    offsets = " offsets (control records and removed ones count, but are not delivered)"
+    offsets = " offsets (with control records and removed records, which are not delivered)"
     return number(count) + (offsets if count and plan.totals.unit is CountUnit.OFFSETS else "")
 
 
 def plan_text(plan: ChangePlan, paint: Callable[[Severity, str], str] = lambda _, text: text) -> str:
-    """A plan in plain text: tables, sums, notices, which `paint` may colour by severity."""
+    """A plan as plain text: tables, sums, and notices, which `paint` may colour by severity."""
     numbers, notices = [_numbers(plan), _totals(plan)] if plan.partitions else [], _notices(plan.notices, paint)
     return "\n\n".join(filter(None, (_head(plan), kind_of(plan).text(plan), *numbers, "\n".join(notices))))
 
 
 def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What became of share partitions (`Verified` as plain data), those that failed first."""
+    """The outcome of share partitions (`Verified` as plain data) as a table, failed ones first."""
     ordered = sorted(rows, key=lambda row: (Status(row["status"]).is_ok, row["group_id"], row["topic"]))
     headers = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "STATUS", "STATE-EPOCH", "SNAPSHOT-EPOCH", "NOTE")
     shown = [
@@ -147,13 +147,13 @@ def _numbers(plan: ChangePlan) -> str:
 
 
 def _totals(plan: ChangePlan) -> str:
-    parts = dict.fromkeys((_FORGOTTEN, _REVIVED), "  ")  # of what is delivered again
+    parts = dict.fromkeys((_FORGOTTEN, _ARCHIVED), "  ")  # parts of the records that are delivered again
     lines = (f"{parts.get(name, '') + name + ':':<38} {text}" for name, text in sums(plan).items())
     return "\n".join([scope(plan), *lines])
 
 
 def _notices(notices: Sequence[Notice], paint: Callable[[Severity, str], str]) -> Iterator[str]:
-    """The worst first, one line for what one sentence is about."""
+    """One line for each notice, the worst first; notices with the same sentence share a line."""
     for alike in by_rule(notices):
         about = f"{alike.about}: " if alike.subjects else ""
         yield paint(alike.severity, f"{alike.severity.value:<8} {about}{printable(alike.text)} [{alike.rule}]")
@@ -164,6 +164,6 @@ def _step(before: object, after: object) -> str | None:
 
 
 def _cut_table(headers: Sequence[str], rows: Sequence[Sequence[object]], count: int) -> str:
-    """A table of the first rows of `count`."""
-    more = [f"... {count - len(rows)} more share partition(s); every one is in --json"] if count > len(rows) else []
+    """A table of the first of `count` rows, and a line that counts the others."""
+    more = [f"... {count - len(rows)} more share partition(s); --json shows all of them"] if count > len(rows) else []
     return "\n".join([table(headers, rows), *more])

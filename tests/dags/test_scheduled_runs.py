@@ -118,14 +118,14 @@ def test_plan_approval_execution_and_undo(scene: Scene, tab: Page | None, capsys
     wrong = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", dry_run=False)
 
     asked, other = scene.approval(approved), scene.approval(rejected)
-    place, costs = scene.broker.bootstrap_servers, "loses 0, repeats 10, revives unknown poison"
+    place, costs = scene.broker.bootstrap_servers, "loses 0, repeats 10 (archived before: unknown)"
     assert asked.subject == f"Reset {HOSTILE} to-earliest on {place}, {costs}: admin asks"
     assert asked.body.count("```") % 2 == 0
     first, second, *_ = asked.body.split("\n\n")
     assert first.replace("\\", "").startswith(
         f"admin asks for this reset of {HOSTILE} **to-earliest on cluster 127.0.0.1:"
     )
-    assert second.replace("\\", "") == "**It loses 0, repeats 10, revives unknown poison.**"
+    assert second.replace("\\", "") == "**It loses 0, repeats 10 (archived before: unknown).**"
     assert {group: scene.start_offset(group) for group in before} == before
     scene.answer(other, "Reject")
     approve_on_its_page(scene, asked, tab)

@@ -97,10 +97,10 @@ class Strategy:
 class ResetRequest:
     """A reset as asked for. Exactly one way to name groups, one scope, one strategy; what is allowed besides.
 
-    A file and a snapshot have their own scope; `topics` narrows that of a snapshot. `allow_skip`: records may be
-    skipped for good. `allow_create`: a group that does not exist may be created. `without_state`: the state topic may
-    stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an undo may
-    change what moved on since the plan that it takes back. `allow`: rules of branches
+    A file and a snapshot have their own scope; `topics` narrows that of a snapshot. `allow_skip`: unfinished
+    records may be skipped. `allow_create`: a group that does not exist may be created. `without_state`: the state
+    topic may stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an
+    undo may change what moved on since the plan that it takes back. `allow`: rules of branches
     (`plan_checks`) whose refusals only warn.
     """
 

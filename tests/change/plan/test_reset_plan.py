@@ -199,7 +199,7 @@ def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
     assert notice.text.startswith("40 offsets below the start offsets of 2 share partition(s)")
     assert "ACKTRAIL_TABLES" in notice.text
     assert [*sums(plan).values()][2:4] == ["unknown", "at least 3"]
-    assert "\n  archived records given new life:     at least 3\n" in plan_text(plan)
+    assert "\n  archived before:                     at least 3\n" in plan_text(plan)
 
 
 @pytest.mark.parametrize(("rule", "allowance", "changes"), CASES["allowances"])

@@ -30,13 +30,16 @@ from acktrail.change.audit.plan_life import (
     worst_status,
 )
 from acktrail.change.change_kind import (
+    AT_ONCE,
     ChangeOutcome,
     ChangeRun,
     Execution,
     OpenRequests,
+    Pace,
     Row,
     Settled,
     check_derived,
+    check_pace,
     kind_of,
     load_plan,
     new_plan,
@@ -132,6 +135,7 @@ def recheck(
     plan: ChangePlan,
     *,
     partial: bool = False,
+    pace: Pace = AT_ONCE,
     max_age_ms: int = DAY_MS,
     is_approved: bool = False,
 ) -> Sequence[Row]:
@@ -143,7 +147,7 @@ def recheck(
     admission = Admission(journal=open_journal(tables, plan), plan=plan, rule=rule, longest_ms=max_age_ms)
     with _kind_of_plan_named(plan):
         try:
-            return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
+            return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial, pace=pace))
         except PlanStale:
             life = admission.life()
             if life.standing is ChangeStatus.UNKNOWN:  # what moved may be its own work: no approval either
@@ -167,10 +171,11 @@ def execute(
     plan: ChangePlan,
     *,
     partial: bool = False,
+    pace: Pace = AT_ONCE,
     max_age_ms: int = DAY_MS,
     requests: OpenRequests | None = None,
 ) -> Execution:
-    """Send a stored plan. Verify afterwards.
+    """Send a stored plan, or as much of it as `pace` says. Verify afterwards.
 
     Share partitions that an earlier attempt at this plan brought to their targets are left out while they are there. A
     plan that was done is not sent again. If the outcome of an earlier attempt is unknown, it is verified first.
@@ -186,25 +191,31 @@ def execute(
     with _kind_of_plan_named(plan):
         if not journal.is_planned(plan):
             raise PlanStale("not_stored", f"plan {plan.plan_id} is not in the audit", hint=PLAN_AGAIN)
-        run = _admitted(cluster, admission, partial=partial, requests=requests)
+        run = _admitted(cluster, admission, partial=partial, pace=pace, requests=requests)
         if admission.life().standing is ChangeStatus.UNKNOWN:  # its request may have arrived since somebody looked
             kind_of(plan).settle(run)
-            run = _admitted(cluster, admission, partial=partial, requests=requests)
+            run = _admitted(cluster, admission, partial=partial, pace=pace, requests=requests)
         return kind_of(plan).execute(run)
 
 
 def _admitted(
-    cluster: Cluster, admission: Admission, *, partial: bool, requests: OpenRequests | None = None
+    cluster: Cluster,
+    admission: Admission,
+    *,
+    partial: bool,
+    pace: Pace = AT_ONCE,
+    requests: OpenRequests | None = None,
 ) -> ChangeRun[ChangePlan]:
     """Return the run of a plan that may be carried out. Raises as `Admission.check_apply`, which is called again when
-    the lease is taken."""
-
+    the lease is taken; InputError as `check_pace`."""
+    check_pace(admission.plan, pace)
     return ChangeRun(
         cluster=cluster,
         journal=admission.journal,
         plan=admission.plan,
         requests=requests or OpenRequests(admission.plan.plan_id),
         partial=partial,
+        pace=pace,
         is_done=admission.check_apply().standing is ChangeStatus.DONE,
         check=admission.check_apply,
     )

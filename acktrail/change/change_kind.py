@@ -25,12 +25,14 @@ from acktrail.dataclass_json import from_json_value, json_object
 from acktrail.errors import (
     AcktrailError,
     ChangeInProgress,
+    InputError,
     MalformedFile,
     OutcomeUnknown,
     PartlyDone,
     PlanStale,
     RetryableError,
 )
+from acktrail.model.acls import Acl, each
 
 if TYPE_CHECKING:
     from acktrail.kafka.changes import ChangeResult
@@ -116,13 +118,25 @@ class ChangeOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a change that sends piece by piece goes on: at most `rate` pieces a second, and only the `first` of those
+    that are left; None: no limit."""
+
+    rate: float | None = None
+    first: int | None = None
+
+
+AT_ONCE: Final = Pace()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRun(Generic[PlanT]):
     """One run at a plan: carrying it out, or finding out what became of it.
 
-    `partial`: what rules forbid is left out. `is_done`: it was carried out before. `check` raises what forbids it, in
-    the same commit as the lease. `requests` counts what is out. `wait_s`: how long a record, or a request without an
-    answer, may take to show; `watch_s`: how long to watch that nothing overwrites start offsets. `is_overtaken`: the
-    request of an earlier plan arrived later.
+    `partial`: what rules forbid is left out. `pace`: how much is sent, and how fast. `is_done`: it was carried out
+    before. `check` raises what forbids it, in the same commit as the lease. `requests` counts what is out. `wait_s`:
+    how long a record, or a request without an answer, may take to show; `watch_s`: how long to watch that nothing
+    overwrites start offsets. `is_overtaken`: the request of an earlier plan arrived later.
     """
 
     cluster: Cluster
@@ -130,6 +144,7 @@ class ChangeRun(Generic[PlanT]):
     plan: PlanT
     requests: OpenRequests
     partial: bool = False
+    pace: Pace = AT_ONCE
     is_done: bool = False
     check: Callable[[], object] | None = None
     wait_s: float = 0.0
@@ -139,15 +154,22 @@ class ChangeRun(Generic[PlanT]):
 
 class ChangeKind(ABC, Generic[PlanT]):
     """What only one kind of change knows. `is_undoable`: a reset of start offsets takes it back; `is_deletion`: it left
-    none behind. `command` makes a plan of it. `operation` is the ACL operation that it needs. `if_refused`: what a
-    person may do where rules forbid a plan."""
+    none behind; `no_undo`: nothing takes it back, and what a person does instead. `command` makes a plan of it.
+    `operation` is the ACL operation that it needs on its groups. `if_refused`: what a person may do where rules forbid
+    a plan. `is_paced`: it sends piece by piece, at a `Pace`."""
 
     plan_type: type[PlanT]
     command: str = ""
     operation: str = "READ"
     is_undoable: bool = False
     is_deletion: bool = False
+    is_paced: bool = False
+    no_undo: str = ""
     if_refused: str = ""
+
+    def rights(self, plan: PlanT) -> Sequence[Acl]:
+        """Return the ACLs without which the plan cannot be carried out."""
+        return each(self.operation, "group", plan.group_ids)
 
     def text(self, plan: PlanT) -> str:
         """Return what the plan has for people besides share partitions and notices; empty: nothing."""
@@ -191,6 +213,13 @@ def kind_of(plan: ChangePlan) -> ChangeKind[Any]:
     found = kind_named(plan.kind)
     assert found is not None
     return found
+
+
+def check_pace(plan: ChangePlan, pace: Pace) -> None:
+    """Raise InputError for a pace where the kind of the plan has none."""
+    if pace != AT_ONCE and not kind_of(plan).is_paced:
+        text = f"plan {plan.plan_id} is of kind {plan.kind}, which is sent at once"
+        raise InputError(text, hint="leave out --rate and --first")
 
 
 def new_plan(kind: str) -> str:

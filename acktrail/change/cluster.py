@@ -10,6 +10,7 @@ from acktrail.config import KafkaConfig
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
+    from acktrail.kafka.log_reader import StateTopic
 
 
 class Cluster(ExitStack):
@@ -25,3 +26,14 @@ class Cluster(ExitStack):
         from acktrail.kafka.admin import ShareGroupAdmin
 
         return self.enter_context(ShareGroupAdmin(self.kafka))
+
+    def topic(self, name: str) -> StateTopic:
+        """Return the topic that has this name now, whose records a `LogReader` reads over the same connection. Raises
+        UnknownName, NotAuthorized, Unreachable."""
+        from acktrail.errors import UnknownName
+        from acktrail.kafka.log_reader import StateTopic
+
+        found = StateTopic(self.admin, name)
+        if not found.is_present:
+            raise UnknownName("topic", name, known=[each.name for each in self.admin.topics()])
+        return found

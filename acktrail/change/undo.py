@@ -85,8 +85,12 @@ def read_ledger(tables: TablesConfig, plan_ids: Iterable[str], rows: Iterable[Ro
 
 
 def undoable(plan: ChangePlan) -> ChangePlan:
-    """Return `plan`. Raises MalformedFile if it has no start offsets to go back to."""
-    if not kind_of(plan).is_undoable:
+    """Return `plan`. Raises MalformedFile: it has no start offsets to go back to. ChangeRefused (`no_undo`): nothing
+    takes back a change of its kind."""
+    kind = kind_of(plan)
+    if kind.no_undo:
+        raise ChangeRefused("no_undo", f"nothing takes back plan {plan.plan_id}", hint=kind.no_undo)
+    if not kind.is_undoable:
         hint = f"it is of kind {plan.kind}: acktrail change show {plan.plan_id} says what was before"
         raise MalformedFile("has no start offsets", file=f"plan {plan.plan_id}", hint=hint)
     return plan

@@ -201,7 +201,7 @@ def _check_preview(run: ChangeRun[GroupChangePlan]) -> None:
 
 def _check_refusals(plan: GroupChangePlan) -> None:
     if plan.refusals:
-        raise refusal_error(plan.refusals, plan.groups, operation=kind_of(plan).operation)
+        raise refusal_error(plan.refusals, plan.groups, rights=kind_of(plan).rights(plan))
 
 
 def _settled(cluster: Cluster, plan: GroupChangePlan, group_id: str, *, is_answered: bool) -> list[VerifiedPartition]:

@@ -150,6 +150,8 @@ class GroupStatus:
         """Return the status after one more row of the attempt."""
         is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else self.is_partial
         standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None)) or self.standing
+        if row.event == Event.LEASE_TAKEN and self.standing in OPEN:  # renewed, or taken over to find out what became
+            standing = self.standing
         if standing is ChangeStatus.DONE and is_partial:
             standing = ChangeStatus.PARTLY
         lease = None if row.event == Event.LEASE_RELEASED else self.lease

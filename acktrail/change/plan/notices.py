@@ -10,6 +10,7 @@ from typing import Final
 
 from acktrail.change.plan.snapshot_facts import GroupFacts
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuthorized
+from acktrail.model.acls import Acl
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.text_tables import few
 
@@ -135,13 +136,13 @@ def refusal_error(
     refusals: Sequence[Notice],
     groups: Iterable[GroupFacts],
     *,
-    operation: str = "READ",
+    rights: Iterable[Acl] = (),
     kind: type[ChangeRefused] = ChangeRefused,
     hint: str = "",
 ) -> AcktrailError:
     """Return the error for the first of `refusals`; its message counts the others. Members are `GroupNotEmpty` (try
-    again; `groups` have their names), a missing right is `NotAuthorized` (the ACL `operation`), anything else is a
-    `kind`, which has the rule's name."""
+    again; `groups` have their names), a missing right is `NotAuthorized` (the one of `rights`, which the change needs;
+    READ where it is not among them), anything else is a `kind`, which has the rule's name."""
     first = refusals[0]
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
     error: AcktrailError
@@ -149,9 +150,9 @@ def refusal_error(
         members = next((group.members for group in groups if group.group_id == first.group_id), ())
         error = GroupNotEmpty(first.group_id or "", members=members)
     elif first.rule == "unauthorized_group":
-        error = NotAuthorized(operation, f"group {first.group_id!r}")
+        error = NotAuthorized(_operation(rights, "group", first.group_id), f"group {first.group_id!r}")
     elif first.rule == "unauthorized_topic":
-        error = NotAuthorized(operation, f"topic {first.topic!r}")
+        error = NotAuthorized(_operation(rights, "topic", first.topic), f"topic {first.topic!r}")
     elif first.rule == "hidden_topic":
         error = NotAuthorized("DESCRIBE", f"the topic with id {first.topic}")
     elif first.rule == "state_unreadable" and first.topic is None:  # only a missing right makes all of it unreadable
@@ -162,3 +163,7 @@ def refusal_error(
     error.message = f"{error.message} [{first.rule}]{more}"
     error.data = {**error.data, "rule": first.rule}
     return error
+
+
+def _operation(rights: Iterable[Acl], kind: str, name: str | None) -> str:
+    return next((acl.operation for acl in rights if (acl.kind, acl.name) == (kind, name)), "READ")

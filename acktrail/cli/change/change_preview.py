@@ -16,12 +16,12 @@ import typer
 
 from acktrail.cli.progress import interruptible
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError
+from acktrail.errors import AcktrailError, InputError
 from acktrail.text_tables import printable, table
 
 if TYPE_CHECKING:
     from acktrail.change.audit.journal import Journal
-    from acktrail.change.change_kind import ChangeOutcome, Execution, Row, Settled
+    from acktrail.change.change_kind import ChangeOutcome, Execution, Pace, Row, Settled
     from acktrail.change.cluster import Cluster
     from acktrail.change.plan.change_plan import ChangePlan
 
@@ -92,6 +92,29 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class PaceOptions:
+    """How a plan is sent that consists of records."""
+
+    rate: Annotated[str | None, typer.Option("--rate", help="Of a redrive: at most this many records: 50/s.")] = None
+    first: Annotated[
+        int | None, typer.Option("--first", min=1, help="Of a redrive: only the next N records of the plan.")
+    ] = None
+
+    @property
+    def pace(self) -> Pace:
+        """As `api.execute` takes it. Raises InputError: the rate is no number of records a second."""
+        from acktrail.change.change_kind import Pace
+
+        try:
+            rate = None if self.rate is None else float(self.rate.removesuffix("/s"))
+        except ValueError:
+            rate = 0.0
+        if rate is not None and not 0 < rate <= _LONGEST:
+            raise InputError(f"--rate {self.rate!r} is no number of records a second", hint="for example 50/s")
+        return Pace(rate=rate, first=self.first)
+
+
+@dataclass(frozen=True, slots=True)
 class Because(NamedOptions):
     """Who asks for a change, and why."""
 
@@ -126,7 +149,7 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
     typer.echo(plan_json(plan) if as_json else plan_text(plan, painted), nl=not as_json)
     if plan.refusals:
         kind = kind_of(plan)
-        raise refusal_error(plan.refusals, plan.groups, operation=kind.operation, hint=kind.if_refused)
+        raise refusal_error(plan.refusals, plan.groups, rights=kind.rights(plan), hint=kind.if_refused)
     if not as_json:
         how = next_step(ChangeStatus.PLANNED).on(str(out or plan.plan_id)).command
         typer.echo(f"nothing was changed; {how if out or target else '--out FILE keeps the plan'}", err=True)
@@ -183,16 +206,19 @@ def carry_out(
     *,
     partial: bool = False,
     max_age_ms: int = 24 * HOUR_MS,
+    pace: Pace | None = None,
     as_json: bool = False,
 ) -> None:
     """Send, verify, print the outcome; an interruption in between is an unknown outcome."""
     from acktrail.change import api
-    from acktrail.change.change_kind import OpenRequests
+    from acktrail.change.change_kind import AT_ONCE, OpenRequests
 
     journal, requests = api.open_journal(target, plan), OpenRequests(plan.plan_id)
     with requests, interruptible(), requests:
         api.store_checked(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms)
-        done = api.execute(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms, requests=requests)
+        done = api.execute(
+            cluster, journal, plan, partial=partial, pace=pace or AT_ONCE, max_age_ms=max_age_ms, requests=requests
+        )
         found = api.verify(cluster, journal, plan, wait_s=waits.wait, watch_s=waits.watch, requests=requests)
     show_outcome(journal, plan, found, done, as_json=as_json)
 

@@ -167,6 +167,7 @@ def apply(
     max_age: change_preview.MaxAge = 24.0,
     wait_empty: change_preview.WaitEmpty = 0.0,
     *,
+    how: change_preview.PaceOptions,
     waits: change_preview.Waits,
     at: OfBoth,
 ) -> None:
@@ -183,12 +184,14 @@ def apply(
     loaded, age_ms = change_preview.load_any_plan(plan, target), int(max_age * change_preview.HOUR_MS)
     with Cluster(at.kafka) as cluster:
         if not execute:
-            rows = api.recheck(cluster, target, loaded, partial=partial, max_age_ms=age_ms)
+            rows = api.recheck(cluster, target, loaded, partial=partial, pace=how.pace, max_age_ms=age_ms)
             change_preview.show_what_would_be_sent(loaded, rows, as_json=at.as_json)
             return
         if wait_empty > 0:
             api.wait_until_empty(cluster, loaded.group_ids, timeout_s=wait_empty)
-        change_preview.carry_out(cluster, loaded, target, waits, partial=partial, max_age_ms=age_ms, as_json=at.as_json)
+        change_preview.carry_out(
+            cluster, loaded, target, waits, partial=partial, max_age_ms=age_ms, pace=how.pace, as_json=at.as_json
+        )
 
 
 def verify(

@@ -31,6 +31,7 @@ from acktrail.kafka.client.error_codes import (
     error_for,
     error_text,
 )
+from acktrail.model.acls import Acl, each
 from acktrail.text_tables import printable, table
 from acktrail.times import instant_text
 from acktrail.view.wording import counted
@@ -46,7 +47,10 @@ _SHOWN: Final = 50
 class _Expansion(ChangeKind[ExpansionPlan]):
     plan_type = ExpansionPlan
     command = "acktrail expand plan"
-    operation = "ALTER"
+    no_undo = "partitions cannot be taken away: move the readers to a new topic with fewer"
+
+    def rights(self, plan: ExpansionPlan) -> Sequence[Acl]:
+        return each("ALTER", "topic", [plan.topic])
 
     def text(self, plan: ExpansionPlan) -> str:
         rows = _reader_rows(plan)

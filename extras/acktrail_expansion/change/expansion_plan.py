@@ -17,6 +17,7 @@ from acktrail.change.plan.snapshot_reader import cluster_facts
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.describe_configs import compacted_topics
 from acktrail.kafka.descriptions import TopicPartition
+from acktrail.model.acls import each
 from acktrail.times import new_run_id, now_ms
 from acktrail.view.wording import counted
 from acktrail_expansion.observations.ledger_connector import SHARE, UTC_NOW, observe_positions
@@ -177,7 +178,7 @@ def make_plan(
     may_alter = None if rights is None else "ALTER" in rights
     refusals = [*refusals_of(topic, old_count, partitions, is_internal=described.is_internal, may_alter=may_alter)]
     if refusals:
-        raise refusal_error(refusals, (), operation="ALTER")
+        raise refusal_error(refusals, (), rights=each("ALTER", "topic", [topic]))
     rows = list(observe_positions(admin, {topic: described.topic_id}, UTC_NOW))  # before the ends of logs
     plan = ExpansionPlan(
         topic=topic,

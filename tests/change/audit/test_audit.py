@@ -262,6 +262,13 @@ def life(*entries: AuditEntry, **about: Any) -> PlanLife:
     return life_of("p1", rows_of(*entries), now_ms=NOW_MS, **about)
 
 
+def test_renewed_lease_keeps_an_unknown_outcome() -> None:
+    """A lease that is renewed while requests are out does not make the plan look as if nothing was sent."""
+    (found,) = standings(rows_of(lease(), entry(Event.BEFORE_CALL), lease(120)))
+    assert (found.standing, found.lease is not None) == (ChangeStatus.UNKNOWN, True)
+    assert life(*UNKNOWN, lease(-1), *told("verified:partly released")).standing is ChangeStatus.PARTLY
+
+
 def test_every_step_of_every_standing_has_an_answer() -> None:
     """No pair is left to chance. From REJECTED, EXPIRED, STOPPED, UNDONE and OVERWRITTEN no sequence of decisions leads
     to one that may be carried out. UNDO is refused wherever nothing was changed, and wherever nobody knows."""

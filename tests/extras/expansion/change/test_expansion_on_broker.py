@@ -165,7 +165,7 @@ def test_an_expansion_by_command(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
     again = stage.run("change", "apply", good, "--execute").stdout
     assert again.startswith("everything is done already")
     plan_id = json.loads(good.read_text())["plan_id"]
-    assert "has no start offsets" in stage.run("change", "undo", plan_id).complaint(2)
+    assert "partitions cannot be taken away" in stage.run("change", "undo", plan_id).complaint(2)
     listed = stage.run("change", "list", "--json").rows
     assert {row["standing"] for row in listed} == {"DONE", "REJECTED"}
 

@@ -24,6 +24,7 @@ from acktrail.model.record_history import (
     ArchivedRange,
     RecordHistory,
     UnknownPeriod,
+    archived_now,
     archived_ranges,
     history_without_changes,
     record_history,
@@ -127,6 +128,13 @@ class HistoryReader:
     def archived(self, group_id: str, since_ms: int | None = None) -> list[ArchivedRange]:
         """The records that a group archived, oldest first; `since_ms`: at or after that time, by the broker's clock.
         Raises UnknownName (the history does not have the group)."""
+        return self._since(archived_ranges(self._archivings(group_id)), since_ms)
+
+    def archived_now(self, group_id: str, since_ms: int | None = None) -> list[ArchivedRange]:
+        """Those of `archived` that were not handed out again since, each record once. Raises as `archived`."""
+        return self._since(archived_now(self._archivings(group_id)), since_ms)
+
+    def _archivings(self, group_id: str) -> list[StatusChange]:
         archived, before = int(DeliveryState.ARCHIVED), pc.field("before_state")
         # What ``archived_ranges`` needs: changes to and from archived, and from an unknown status.
         is_needed = (pc.field("delivery_state") == archived) | (before == archived)
@@ -134,7 +142,10 @@ class HistoryReader:
         rows = self.snapshot.read(columns=CHANGE_COLUMNS.names, where=(pc.field("group_id") == group_id) & is_needed)
         if not rows.num_rows:
             self.known_partitions(group_id)
-        found = self._of_records(archived_ranges(sorted(changes_of(rows), key=_log_order)))
+        return sorted(changes_of(rows), key=_log_order)
+
+    def _since(self, ranges: Iterable[ArchivedRange], since_ms: int | None) -> list[ArchivedRange]:
+        found = self._of_records(ranges)
         times = ((each.at.timestamp_ms, each) for each in found)
         kept = [each for time, each in times if since_ms is None or time is None or time >= since_ms]
         return sorted(kept, key=lambda each: (each.at.timestamp_ms or 0, each.key, each.first_offset))

@@ -57,6 +57,14 @@ def compacted_topics(client: BrokerClient, topics: Sequence[str]) -> dict[str, b
     return found
 
 
+def topic_configs(client: BrokerClient, topic: str) -> dict[str, str]:
+    """The configuration of a topic; empty where it is not known, for instance without DESCRIBE_CONFIGS on it. Raises
+    Unreachable, RetryableError: no broker answered."""
+    (result,) = client.send(configs_request([topic], _TOPIC_RESOURCE)).results
+    entries = result.configs or () if result.error_code == NONE else ()
+    return {entry.name: entry.value for entry in entries if entry.value is not None}
+
+
 def broker_config(client: BrokerClient, name: str) -> str | None:
     """A configuration as the first of the brokers has it. None: not known, for instance without DESCRIBE_CONFIGS on the
     cluster, or the broker did not answer; or brokers of this release do not have it."""

@@ -247,6 +247,29 @@ def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
             known.remove(*own)
 
 
+_STAYS: Final = frozenset({OffsetStatusKind.UNKNOWN, OffsetStatusKind.BELOW_START})
+"""A record that was archived and has one of these was not handed out again."""
+
+
+def archived_now(changes: Sequence[StatusChange]) -> list[ArchivedRange]:
+    """Return the offsets that are archived after all of `changes` (as of `archived_ranges`), each once with its newest
+    ending, the newest first."""
+    gone: defaultdict[tuple[SharePartition, int], OffsetRanges] = defaultdict(OffsetRanges)
+    for change in changes:
+        own = gone[change.key, change.at.state_partition]
+        if change.after.delivery_state == _ARCHIVED:
+            own.remove(change.first_offset, change.last_offset)
+        elif change.after.kind not in _STAYS:
+            own.add(change.first_offset, change.last_offset)
+    found = []
+    for each in reversed([*archived_ranges(changes)]):
+        own = gone[each.key, each.at.state_partition]
+        for first, last in [*own.outside(each.first_offset, each.last_offset)]:
+            found.append(replace(each, first_offset=first, last_offset=last))
+            own.add(first, last)
+    return found
+
+
 def archived_records(ranges: Iterable[ArchivedRange]) -> int:
     """How many records have `ranges`, each once however often it was archived."""
     found: defaultdict[SharePartition, OffsetRanges] = defaultdict(OffsetRanges)

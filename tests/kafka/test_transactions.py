@@ -13,7 +13,7 @@ from servers.workload import Workload
 from acktrail.config import KafkaConfig
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.kafka.transactions import Ending, Transactions
+from acktrail.kafka.client.transactions import Ending, Transactions
 
 
 @pytest.fixture

@@ -13,16 +13,17 @@ nothing behind the start offset is finished (lag 80) the two are one record, and
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
-from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND
-from acktrail.kafka.descriptions import LogOffsets, ShareOffset, TopicPartition
+from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
+from acktrail.kafka.descriptions import CommittedOffsets, GroupOffsets, LogOffsets, ShareOffset, TopicPartition
 from acktrail.kafka.record_times import LogOffset, RecordTimes
 from acktrail.serving.group_gauges import MOST_SHARE_PARTITIONS, SeenGroup, SeenQueue, by_urgency
 
 _NOTHING: Final = (0.0, 0.0)
+_SHARE: Final = "share"
 _NOT_KNOWN: Final = (None, None)
 Ages = tuple[float | None, float | None]
 
@@ -110,3 +111,21 @@ def _bounds(row: ShareOffset, log: LogOffsets | None) -> tuple[LogOffset, LogOff
         return None
     place = (row.topic, row.topic_id, row.partition)
     return LogOffset(*place, begin), LogOffset(*place, newest)
+
+
+def topic_readers(admin: ShareGroupAdmin, topic: str) -> tuple[dict[str, str], frozenset[str]]:
+    """Return the groups of every type that have a position in a topic, or share consumers that subscribe to it, each
+    with its type; and those whose coordinators do not answer. A principal without DESCRIBE on a group does not see it.
+    Raises as `ShareGroupAdmin`."""
+    types: Mapping[str, str] = {one.group_id: one.group_type for one in admin.list_groups(())}
+    shares = [group_id for group_id, group_type in types.items() if group_type == _SHARE]
+    others = [group_id for group_id, group_type in types.items() if group_type != _SHARE]
+    answers: list[GroupOffsets | CommittedOffsets] = [
+        *admin.describe_group_offsets(shares, tolerates_timeouts=True),
+        *admin.committed_offsets(others, tolerates_timeouts=True),
+    ]
+    found = {one.group_id for one in answers if any(each.topic == topic for each in one.offsets)}
+    for group in admin.describe_groups(shares, tolerates_timeouts=True):
+        found.update(group.group_id for member in group.members if topic in member.subscribed_topics)
+    silent = {one.group_id for one in answers if one.error_code != NONE}
+    return {group_id: types[group_id] for group_id in sorted(found)}, frozenset(silent - found)

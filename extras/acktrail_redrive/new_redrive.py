@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from acktrail.change.cluster import Cluster
 from acktrail.change.plan.change_plan import with_hash
+from acktrail.change.plan.later_records import keys_finished_later
 from acktrail.change.plan.snapshot_facts import StateFacts
-from acktrail.change.plan.snapshot_reader import cluster_facts, describe_groups, read_states
+from acktrail.change.plan.snapshot_reader import cluster_facts, describe_groups
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.history.history_reader import HistoryReader
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
-from acktrail.kafka.client.error_codes import NONE
 from acktrail.kafka.describe_configs import topic_configs
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
+from acktrail.kafka.group_look import topic_readers
+from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.record_ranges import SourceRecord, TopicRecords
-from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import OffsetRanges, Span, joined
 from acktrail.model.record_history import ArchivedRange
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
 from acktrail.times import new_run_id, now_ms
 from acktrail_redrive.redrive_plan import (
@@ -42,9 +41,6 @@ TABLE: Final = "redriven_records"
 COUNT_HEADER: Final = b"acktrail.redrive.count"
 _LIMIT: Final = "group.share.delivery.count.limit"
 _DEFAULT_LIMIT: Final = 5
-_SCANNED: Final = 300_000
-"""Offsets that are read to find later records of the same keys."""
-_FINISHED: Final = frozenset({int(DeliveryState.ACKNOWLEDGED), int(DeliveryState.ARCHIVED)})
 _RECREATED: Final = "the topic was deleted or recreated since"
 _GUARD: Final = "it was put back {0} time(s) already (--most-attempts)"
 _CUT: Final = "--most was reached"
@@ -107,8 +103,8 @@ def make_plan(cluster: Cluster, tables: TablesConfig, request: RedriveRequest) -
     for name in sorted({name for name, _, _ in places}):
         _read(cluster, name, places, found)
     sources = _sources(places, found.counts)
-    later, reason = _later_finished(cluster, request.group, sources, found)
-    readers, not_asked = _readers(admin, topic)
+    later, reason = _later_finished(cluster, request.group, places, found)
+    readers, silent = topic_readers(admin, topic)
     kept = (cause for each in sources for cause in _causes(causes, each))
     plan = RedrivePlan(
         kind=KIND,
@@ -128,8 +124,8 @@ def make_plan(cluster: Cluster, tables: TablesConfig, request: RedriveRequest) -
         newest_ms=found.newest_ms,
         by_cause=tuple(CauseCount(cause=each, records=count) for each, count in sorted(Counter(kept).items())),
         unread=tuple(_unread(places)),
-        readers=readers,
-        groups_not_asked=not_asked,
+        readers=tuple(TopicReader(group_id=each, group_type=kind) for each, kind in readers.items()),
+        groups_not_asked=tuple(sorted(silent)),
         put_back_before=found.put_back_before,
         later_finished=later,
         later_reason=reason,
@@ -214,7 +210,7 @@ class _Findings:
         self._tables = tables
         self.counts: dict[str, int] = {}
         """Partitions by topic."""
-        self.firsts: dict[tuple[str, int], dict[bytes, int]] = defaultdict(dict)
+        self.firsts: dict[str, dict[int, dict[bytes, int]]] = defaultdict(lambda: defaultdict(dict))
         """By topic and partition the first offset of each key."""
         self.kept = self.total_bytes = self.largest_bytes = self.keyless = self.put_back_before = 0
         self.oldest_ms: int | None = None
@@ -238,7 +234,7 @@ class _Findings:
         self.oldest_ms = at if self.oldest_ms is None else min(self.oldest_ms, at)
         self.newest_ms = at if self.newest_ms is None else max(self.newest_ms, at)
         if record.key is not None:
-            self.firsts[topic.name, record.partition].setdefault(record.key, record.offset)
+            self.firsts[topic.name][record.partition].setdefault(record.key, record.offset)
         return None
 
     @cached_property
@@ -300,83 +296,13 @@ def _unread(places: _Places) -> Iterator[UnreadRecords]:
             yield UnreadRecords(topic=topic, partition=number, ranges=ranges, reason=reason)
 
 
-def _later_finished(
-    cluster: Cluster, group: str, sources: Sequence[SourceRecords], found: _Findings
-) -> tuple[int | None, str | None]:
-    """After how many keys' first record in the plan the group finished a later one; or why that is not known."""
-    keys = {
-        (each.topic, each.partition): SharePartition(
-            group_id=GroupId(group), topic_id=TopicId(each.topic_id), partition=each.partition
-        )
-        for each in sources
-    }
-    ends: dict[tuple[str, int], int] = {}
-    for topic in {topic for topic, _ in keys}:
-        numbers = [each.partition for each in sources if each.topic == topic]
-        logs = cluster.topic(topic).log_offsets(numbers)
-        ends |= {(topic, number): log.last_stable_offset or 0 for number, log in logs.items()}
-    spans = {place: (min(firsts.values()), ends[place]) for place, firsts in found.firsts.items() if firsts}
-    offsets = sum(end - first for first, end in spans.values())
-    if offsets > _SCANNED:
-        return None, f"{offsets:,} offsets lie behind the first records, and {_SCANNED:,} are read at most"
-    states = read_states(cluster, list(keys.values()))
-    if states.reason or states.reasons:
-        return None, states.reason or next(iter(states.reasons.values()))
+def _later_finished(cluster: Cluster, group: str, places: _Places, found: _Findings) -> tuple[int | None, str | None]:
+    """For how many keys the group finished a record behind the first one in the plan; or why that is not known."""
     count = 0
-    for (topic, number), span in spans.items():
-        state = states.states.get(keys[topic, number])
-        start = 0 if state is None else state.start_offset or 0
-        done = OffsetRanges()
-        for first, last, kind, _ in () if state is None else state.batches:
-            if kind in _FINISHED:
-                done.add(first, last)
-        ranges = next(each.ranges for each in sources if (each.topic, each.partition) == (topic, number))
-        for first, last in ranges:
-            done.remove(first, last)
-        count += _after(cluster, topic, number, span, found.firsts[topic, number], ranges, start, done)
+    for topic, firsts in found.firsts.items():
+        chosen = {number: part.chosen for (name, _, number), part in places.items() if name == topic}
+        own, reason = keys_finished_later(cluster, group, topic, firsts, chosen)
+        if own is None:
+            return None, reason
+        count += own
     return count, None
-
-
-def _after(
-    cluster: Cluster,
-    topic: str,
-    number: int,
-    span: Span,
-    firsts: Mapping[bytes, int],
-    ranges: Sequence[Span],
-    start: int,
-    done: OffsetRanges,
-) -> int:
-    """How many of these keys have a record after their first one that is not in the plan and is finished."""
-    planned, late = OffsetRanges(), set[bytes]()
-    for first, last in ranges:
-        planned.add(first, last)
-    for part in LogReader(cluster.topic(topic)).read({number: span}):
-        for raw in () if isinstance(part, PrunedOffsets) else part.records(firsts.__contains__):
-            at, key = raw.offset, raw.key or b""
-            is_done = not any(done.outside(at, at)) or (at < start and any(planned.outside(at, at)))
-            if is_done and firsts.get(key, at) < at:
-                late.add(key)
-    return len(late)
-
-
-def _readers(admin: ShareGroupAdmin, topic: str) -> tuple[tuple[TopicReader, ...], tuple[str, ...]]:
-    """The groups that have a position in a topic or subscribe to it, and those that did not answer."""
-    listed = {each.group_id: each.group_type for each in admin.list_groups(())}
-    shares = [group for group, kind in listed.items() if kind == "share"]
-    others = [group for group, kind in listed.items() if kind != "share"]
-    found, silent = set[str](), set[str]()
-    positions: Iterable[Any] = (
-        *admin.describe_group_offsets(shares, tolerates_timeouts=True),
-        *admin.committed_offsets(others, tolerates_timeouts=True),
-    )
-    for answer in positions:
-        if answer.error_code != NONE:
-            silent.add(answer.group_id)
-        elif any(each.topic == topic for each in answer.offsets):
-            found.add(answer.group_id)
-    for group in admin.describe_groups(shares, tolerates_timeouts=True):
-        if any(topic in member.subscribed_topics for member in group.members):
-            found.add(group.group_id)
-    readers = tuple(TopicReader(group_id=each, group_type=listed[each]) for each in sorted(found))
-    return readers, tuple(sorted(silent - found))

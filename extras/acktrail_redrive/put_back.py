@@ -2,64 +2,50 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 from acktrail.activity import doing, stop_on_signals
 from acktrail.change.apply.leased_attempt import Attempt
-from acktrail.change.audit.audit_chain import AUDIT, Event
 from acktrail.change.audit.plan_life import PLAN_AGAIN
 from acktrail.change.change_kind import ChangeRun
-from acktrail.dataclass_json import stored_object
 from acktrail.errors import AcktrailError, PlanStale
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.transactions import Ending, Transactions
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.record_ranges import SourceRecord, TopicRecords
+from acktrail.model.offset_ranges import Span
+from acktrail_connect.sinks.transactional_writer import OutRecord, TransactionalWriter
 from acktrail_redrive import IDS
-from acktrail_redrive.redrive_plan import RecordList, RedrivePlan, SourceRecords
-from acktrail_redrive.redriven_records import Placed, RedrivenRecords
-from acktrail_redrive.transaction_writer import OutRecord, Written, write_once
+from acktrail_redrive.redrive_plan import RecordList, RedrivePlan
+from acktrail_redrive.redriven_records import RedrivenRecords
 
 _MOST_RECORDS: Final = 10_000
 _MOST_BYTES: Final = 16 << 20
 """Of a transaction, on average."""
 _PAUSE_S: Final = 2.0
 """Of records at the given rate are in a transaction: so long a stop waits."""
+_BATCH_BYTES: Final = 1_000_000
 _COUNT: Final = "acktrail.redrive.count"
 
-Part = tuple[int, int]
 
-
-def id_of(plan: RedrivePlan, attempt: int, part: Part) -> str:
+def id_of(plan: RedrivePlan, attempt: int, part: Span) -> str:
     """The transactional id that an attempt uses for one range, once."""
     return f"{IDS}{plan.plan_id}-{attempt}-{part[0]}-{part[1]}"
-
-
-def joined_parts(parts: Iterable[Part]) -> list[Part]:
-    """Ranges in order, those that touch or overlap as one."""
-    found: list[Part] = []
-    for first, end in sorted(parts):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((first, end))
-    return found
 
 
 class PutBack:
     """What an attempt sends: `left` of the list, cut into transactions."""
 
-    def __init__(self, run: ChangeRun[RedrivePlan], attempt: Attempt, left: Sequence[Part]) -> None:
+    def __init__(self, run: ChangeRun[RedrivePlan], attempt: Attempt, left: Sequence[Span]) -> None:
         self._run, self._plan, self._attempt = run, run.plan, attempt
-        self._admin = run.cluster.admin
+        self._admin, self._kafka = run.cluster.admin, run.cluster.kafka
         self._parts = [*_cut(left, _records_at_once(run.plan, run.pace.rate))]
         self._transactions = Transactions(client_of(self._admin))
         self._stored = RedrivenRecords(run)
@@ -77,14 +63,14 @@ class PutBack:
         """Write every transaction, unless something ends that earlier; one result each, and for the rest."""
         is_main = threading.current_thread() is threading.main_thread()
         begun, sent, results = time.monotonic(), 0, list[ChangeResult]()
-        source = _Source(self._run, self._list, self._parts)
+        source = self._source()
         with stop_on_signals() if is_main else nullcontext(threading.Event()) as stop:
             for part in self._parts:
                 outcome, why = self._one(part, source)
                 results.append(self._result(outcome, why))
                 if outcome is not Outcome.DONE:
                     break
-                sent += part[1] - part[0]
+                sent += part[1] - part[0] + 1
                 doing(f"{sent:,} records put back")
                 due_s = 0.0 if self._run.pace.rate is None else begun + sent / self._run.pace.rate - time.monotonic()
                 if stop.wait(max(0.0, due_s)) or stop.is_set():
@@ -95,42 +81,44 @@ class PutBack:
             results.append(self._result(Outcome.REFUSED, f"{left} transactions were not begun: it was stopped"))
         return tuple(results)
 
-    def _one(self, part: Part, source: _Source) -> tuple[Outcome, str | None]:
+    def _one(self, part: Span, source: Iterator[SourceRecord]) -> tuple[Outcome, str | None]:
         """Write one range; how that ended, by its coordinator where the writer does not know."""
         own = id_of(self._plan, self._attempt.number, part)
         try:
-            records = source.take(part)
-            out = [self._out(number, each) for number, each in zip(range(*part), records, strict=True)]
-            if not self._attempt.renew_leases(self._plan.group_ids, self._run.cluster.kafka.request_timeout_ms):
+            records = self._take(part, source)
+            if not self._attempt.renew_leases(self._plan.group_ids, self._kafka.request_timeout_ms):
                 return Outcome.REFUSED, "the lease was over"
         except AcktrailError as error:
             return Outcome.REFUSED, error.message
-        most_bytes = self._plan.target.most_bytes
-        kafka, topic = self._run.cluster.kafka, self._plan.target.topic
-        done = write_once(kafka, topic, own, out, most_bytes=most_bytes, may_commit=self._may_commit)
-        if done.failure is not None:
+        out, places = map(self._out, range(part[0], part[1] + 1), records), None
+        writer = TransactionalWriter(self._kafka, own, most_bytes=self._plan.target.most_bytes or _BATCH_BYTES)
+        try:
+            writer.fence()
+            places = writer.write(out, self._attempt.check_lease)
+        except AcktrailError as failure:
             try:
                 ending = self._transactions.end_open([own])[own].ending
             except AcktrailError as error:
-                return Outcome.UNKNOWN, f"{done.failure}; {error.message}"
+                return Outcome.UNKNOWN, f"{failure.message}; {error.message}"
             if ending is not Ending.COMMITTED:
-                return Outcome.REFUSED, done.failure
-        self._note(part, done)
+                return Outcome.REFUSED, failure.message
+        self._stored.add(self._attempt.number, range(part[0], part[1] + 1), places or ())
         return Outcome.DONE, None
 
-    def _may_commit(self) -> str | None:
-        """Why the records that were written are not committed: another process has the lease."""
-        rows = [
-            row for row in self._run.journal.audit({"plan_id": self._plan.plan_id}) if row.event == Event.LEASE_TAKEN
-        ]
-        newest = rows[-1]
-        pid = stored_object(newest.detail, AUDIT, "detail").get("pid")
-        is_own = (newest.attempt, newest.host, pid) == (self._attempt.number, socket.gethostname(), os.getpid())
-        return None if is_own else "another process took the plan over"
+    def _source(self) -> Iterator[SourceRecord]:
+        """The records of all parts, in order, each read once."""
+        for source, ranges in self._list.ranges(self._parts):
+            yield from TopicRecords(self._run.cluster.topic(source.topic)).read({source.partition: ranges})
 
-    def _note(self, part: Part, done: Written) -> None:
-        placed = zip(range(*part), done.places, strict=True)
-        self._stored.add(self._attempt.number, [Placed(number, place) for number, place in placed])
+    def _take(self, part: Span, source: Iterator[SourceRecord]) -> list[SourceRecord]:
+        """The records of the next part. Raises PlanStale: one is gone."""
+        found = [*islice(source, part[1] - part[0] + 1)]
+        for number, record in zip_longest(range(part[0], part[1] + 1), found):
+            own = self._list.address(number)
+            if record is None or (record.partition, record.offset) != (own.partition, own.offset):
+                text = f"the record at {own.topic}:{own.partition}, offset {own.offset} is gone since the plan was made"
+                raise PlanStale("records_gone", text, hint=PLAN_AGAIN)
+        return found
 
     def _out(self, number: int, record: SourceRecord) -> OutRecord:
         own = self._list.address(number)
@@ -149,40 +137,11 @@ class PutBack:
         headers = [(name, value) for name, value in kept if name not in added]
         headers += [(name, str(value).encode()) for name, value in added.items()]
         partition = own.partition if self._plan.keeps_partitions else None
-        return OutRecord(partition, record.timestamp_ms, record.key, record.value, tuple(headers))
+        target = self._plan.target.topic
+        return OutRecord(target, record.key, record.value, tuple(headers), partition, record.timestamp_ms)
 
     def _result(self, outcome: Outcome, why: str | None) -> ChangeResult:
         return ChangeResult(group_id=self._plan.group_id, topic=self._plan.target.topic, outcome=outcome, error=why)
-
-
-class _Source:
-    """The records of the parts of an attempt, in order, each read once."""
-
-    def __init__(self, run: ChangeRun[RedrivePlan], own: RecordList, parts: Sequence[Part]) -> None:
-        self._run, self._list, self._records = run, own, self._read(parts)
-
-    def take(self, part: Part) -> list[SourceRecord]:
-        """The records of the next part. Raises PlanStale: one is gone."""
-        found = []
-        for number in range(*part):
-            record, own = next(self._records, None), self._list.address(number)
-            if record is None or (record.partition, record.offset) != (own.partition, own.offset):
-                text = f"the record at {own.topic}:{own.partition}, offset {own.offset} is gone since the plan was made"
-                raise PlanStale("records_gone", text, hint=PLAN_AGAIN)
-            found.append(record)
-        return found
-
-    def _read(self, parts: Sequence[Part]) -> Iterator[SourceRecord]:
-        opened: dict[str, TopicRecords] = {}
-        for source, ranges in self._list.ranges(joined_parts(parts)):
-            topic = opened.get(source.topic) or opened.setdefault(source.topic, self._open(source))
-            yield from topic.read({source.partition: ranges})
-
-    def _open(self, source: SourceRecords) -> TopicRecords:
-        topic = self._run.cluster.topic(source.topic)
-        if topic.topic_id != source.topic_id:
-            raise PlanStale("topic_changed", f"the topic {source.topic!r} was created again", hint=PLAN_AGAIN)
-        return TopicRecords(topic)
 
 
 def _records_at_once(plan: RedrivePlan, rate: float | None) -> int:
@@ -192,6 +151,6 @@ def _records_at_once(plan: RedrivePlan, rate: float | None) -> int:
     return max(1, most if rate is None else min(most, int(rate * _PAUSE_S)))
 
 
-def _cut(parts: Iterable[Part], most: int) -> Iterator[Part]:
-    for first, end in parts:
-        yield from ((at, min(at + most, end)) for at in range(first, end, most))
+def _cut(parts: Iterable[Span], most: int) -> Iterator[Span]:
+    for first, last in parts:
+        yield from ((at, min(at + most - 1, last)) for at in range(first, last + 1, most))

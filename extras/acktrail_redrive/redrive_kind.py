@@ -10,36 +10,35 @@ its own, and whoever verifies takes the lease first, then ends what is open.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.change.apply.leased_attempt import Attempt
 from acktrail.change.audit.audit_chain import AUDIT, AuditRow, Event, audit_entry
-from acktrail.change.audit.plan_life import OPEN, PLAN_AGAIN, GroupStatus
-from acktrail.change.change_kind import ChangeKind, ChangeRun, Execution, Row, Settled
+from acktrail.change.audit.plan_life import OPEN, PLAN_AGAIN, ChangeStatus, GroupStatus
+from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Execution, Row, Settled
 from acktrail.change.plan.notices import refusal_error
 from acktrail.change.verify.reset_verification import note_found, unsettled
 from acktrail.dataclass_json import stored_object
-from acktrail.errors import AcktrailError, NotAuthorized, PlanStale
+from acktrail.errors import AcktrailError, NotAuthorized, PartlyDone, PlanStale, RetryableError
 from acktrail.kafka.admin import client_of
-from acktrail.kafka.changes import ChangeResult
+from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.transactions import Ending, Transactions
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.model.acls import Acl, each
+from acktrail.model.offset_ranges import OffsetRanges, Span
 from acktrail.text_tables import table
 from acktrail.times import instant_text
 from acktrail.view.wording import counted
 from acktrail_redrive import IDS
-from acktrail_redrive.put_back import PutBack, id_of, joined_parts
+from acktrail_redrive.put_back import PutBack, id_of
 from acktrail_redrive.redrive_plan import RedrivePlan
 from acktrail_redrive.redriven_records import RedrivenRecords
 
 _SHOWN: Final = 40
 _EXPIRES_MS: Final = 7 * 86_400_000 - 3_600_000
 """Coordinators forget ids a week after their last transaction (``transactional.id.expiration.ms``)."""
-Part = tuple[int, int]
-"""Numbers of records in the list, the second one exclusive."""
 
 
 class _Redrive(ChangeKind[RedrivePlan]):
@@ -68,9 +67,9 @@ class _Redrive(ChangeKind[RedrivePlan]):
     def would_send(self, run: ChangeRun[RedrivePlan]) -> Sequence[Row]:
         if run.is_done:
             return ()
-        left = _left(run)
         _check(run)
-        return [{"records": b - a, "first": a, "last": b - 1, "into": run.plan.target.topic} for a, b in left]
+        topic = run.plan.target.topic
+        return [{"records": b - a + 1, "first": a, "last": b, "into": topic} for a, b in _left(run)]
 
     def execute(self, run: ChangeRun[RedrivePlan]) -> Execution:
         plan = run.plan
@@ -92,26 +91,33 @@ class _Redrive(ChangeKind[RedrivePlan]):
     def settle(self, run: ChangeRun[RedrivePlan]) -> Settled:
         """End what is open under the ids of each attempt that is not settled. `unknown`: a coordinator forgot them."""
         found = [_taken_over(run, one) for one in unsettled(run)]
-        table_ = RedrivenRecords(run)
+        stored, written = RedrivenRecords(run), _written(run)
         outcomes: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        written = _written(run)
         for one in found:
             if one.standing in OPEN:
                 request = _request(run, one.attempt)
-                parts, is_known = _endings(run, one.attempt, request, table_)
-                table_.complete(one.attempt, parts, request)
-                written = joined_parts([*written, *parts])
-                count = sum(b - a for a, b in written)
+                parts, is_known = _endings(run, one.attempt, request, stored)
+                stored.complete(one.attempt, parts, request)
+                for part in parts:
+                    written.add(*part)
+                count = _count(written)
                 word = "done" if count == run.plan.records else "partly" if count else "not_done"
-                outcomes[one.group_id] = word if is_known else "unknown", {"written": [list(part) for part in parts]}
+                outcomes[one.group_id] = word if is_known else "unknown", {"written": parts}
         settled = note_found(run, found, (), outcomes)
-        return replace(settled, note=table_.note(written))
+        return replace(settled, note=stored.note(_count(written)))
+
+    def raise_unless_done(self, outcome: ChangeOutcome) -> None:
+        results = () if outcome.execution is None else outcome.execution.results
+        why = next((one.error for one in results if one.outcome is Outcome.REFUSED and one.error), None)
+        if why is not None and outcome.standing in (ChangeStatus.PARTLY, ChangeStatus.FAILED):
+            error = PartlyDone if outcome.standing is ChangeStatus.PARTLY else RetryableError
+            raise error(f"{outcome.settled.note}, then it stopped: {why}")
 
 
 REDRIVE: Final[ChangeKind[Any]] = _Redrive()
 
 
-def _ranges(ranges: Sequence[Part]) -> str:
+def _ranges(ranges: Sequence[Span]) -> str:
     shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges[:5])
     return shown if len(ranges) <= 5 else f"{shown} and {len(ranges) - 5} more ranges"
 
@@ -152,27 +158,28 @@ def _rows(run: ChangeRun[RedrivePlan]) -> list[AuditRow]:
     return run.journal.audit({"plan_id": run.plan.plan_id})
 
 
-def _written(run: ChangeRun[RedrivePlan]) -> list[Part]:
-    """What verifications found written."""
-    details = (stored_object(row.detail, AUDIT, "detail") for row in _rows(run) if row.event == Event.VERIFIED)
-    return joined_parts((a, b) for detail in details for a, b in detail.get("written", ()))
+def _written(run: ChangeRun[RedrivePlan]) -> OffsetRanges:
+    """The numbers of the records that verifications found written."""
+    found = OffsetRanges()
+    for row in _rows(run):
+        if row.event == Event.VERIFIED:
+            for first, last in stored_object(row.detail, AUDIT, "detail").get("written", ()):
+                found.add(first, last)
+    return found
 
 
-def _left(run: ChangeRun[RedrivePlan]) -> list[Part]:
+def _count(written: OffsetRanges) -> int:
+    return sum(last - first + 1 for first, last in written)
+
+
+def _left(run: ChangeRun[RedrivePlan]) -> list[Span]:
     """What is to be written, as far as the pace goes."""
-    left, at = list[Part](), 0
-    for first, end in [*_written(run), (run.plan.records, run.plan.records)]:
-        if at < first:
-            left.append((at, first))
-        at = end
-    return [*_first(left, run.pace.first)]
-
-
-def _first(parts: Iterable[Part], most: int | None) -> Iterator[Part]:
-    for first, end in parts:
-        if most is None or most > 0:
-            yield first, end if most is None else min(end, first + most)
-            most = None if most is None else most - (end - first)
+    found, most = list[Span](), run.plan.records if run.pace.first is None else run.pace.first
+    for first, last in _written(run).outside(0, run.plan.records - 1):
+        if most > 0:
+            found.append((first, min(last, first + most - 1)))
+            most -= last - first + 1
+    return found
 
 
 def _request(run: ChangeRun[RedrivePlan], attempt: int) -> dict[str, Any]:
@@ -193,7 +200,7 @@ def _taken_over(run: ChangeRun[RedrivePlan], one: GroupStatus) -> GroupStatus:
 
 def _endings(
     run: ChangeRun[RedrivePlan], attempt: int, request: Mapping[str, Any], stored: RedrivenRecords
-) -> tuple[list[Part], bool]:
+) -> tuple[list[Span], bool]:
     """The ranges that an attempt wrote, and whether that is known of all of them."""
     parts = [(a, b) for a, b in request.get("parts", ())]
     ids = {part: id_of(run.plan, attempt, part) for part in parts}

@@ -81,8 +81,8 @@ class TargetTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePlan(ChangePlan):
     """`sources` is the list of records, in their order. `keyless` have no key. `record_bytes` are keys, values and
-    headers. `put_back_before`: how many of them an earlier redrive wrote. `later_finished`: after how many of them the
-    group finished a later record of the same key; None for `later_reason`. `groups_not_asked`: whether these read the
+    headers. `put_back_before`: how many of them an earlier redrive wrote. `later_finished`: of how many keys
+    the group finished a later record; None for `later_reason`. `groups_not_asked`: whether these read the
     target is not known."""
 
     target: TargetTopic
@@ -178,8 +178,8 @@ def _about_target(plan: RedrivePlan) -> Iterator[Found]:
 
 def _about_records(plan: RedrivePlan) -> Iterator[Found]:
     if plan.later_finished:
-        text = f"after {counted(plan.later_finished, 'record')} the group finished a later record of the same key"
-        yield Severity.SERIOUS, "later_finished", f"{text}: they come out of order"
+        text = f"of {counted(plan.later_finished, 'key')} the group finished later records already"
+        yield Severity.SERIOUS, "later_finished", f"{text}: these records come out of order"
     elif plan.later_finished is None:
         text = f"whether the group finished later records of the same keys is not known: {plan.later_reason}"
         yield Severity.WARNING, "order_unknown", text
@@ -212,18 +212,16 @@ class RecordList:
         own, (first, _) = self._rows[at]
         return Address(own.topic, own.topic_id, own.partition, first + number - self._starts[at])
 
-    def ranges(self, parts: Iterable[tuple[int, int]]) -> list[tuple[SourceRecords, list[Span]]]:
-        """The offsets of the numbers in `parts` (ascending, the second one exclusive), source by source."""
+    def ranges(self, parts: Iterable[Span]) -> list[tuple[SourceRecords, list[Span]]]:
+        """The offsets of these numbers (ascending, both ends inclusive), source by source."""
         found: list[tuple[SourceRecords, list[Span]]] = []
-        for first_number, end in parts:
-            number = first_number
-            for at in range(bisect_right(self._starts, number) - 1, len(self._rows)):
-                if number >= end:
-                    break
-                own, (first, _) = self._rows[at]
-                stop = min(end, self._starts[at + 1])
+        for first, last in parts:
+            at = bisect_right(self._starts, first) - 1
+            while at < len(self._rows) and self._starts[at] <= last:
+                (own, (begin, _)), start = self._rows[at], self._starts[at]
                 if not found or found[-1][0] is not own:
                     found.append((own, []))
-                found[-1][1].append((first + number - self._starts[at], first + stop - 1 - self._starts[at]))
-                number = stop
+                stop = min(last, self._starts[at + 1] - 1)
+                found[-1][1].append((begin + max(first, start) - start, begin + stop - start))
+                at += 1
         return found

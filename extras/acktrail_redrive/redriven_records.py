@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from itertools import pairwise, zip_longest
+from typing import Any, Final
+
+import pyarrow.compute as pc
 
 from acktrail.change.audit.plan_life import PLAN_AGAIN
 from acktrail.change.change_kind import ChangeRun
 from acktrail.errors import AcktrailError, PlanStale
+from acktrail.history.record_outcomes import AffectedRange, RecordOutcomes
 from acktrail.kafka.record_ranges import TopicRecords
+from acktrail.model.offset_ranges import Span
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
@@ -22,15 +28,7 @@ _KEPT: Final = 20_000
 """Rows that wait for a commit of the table, at most."""
 _LOOKED: Final = 500_000
 """Offsets of the target that are read to find records after a crash."""
-Part = tuple[int, int]
-
-
-class Placed(NamedTuple):
-    """A record of the list by its number; its new partition and offset, or the reason why these are not known."""
-
-    number: int
-    place: tuple[int, int] | None
-    reason: str | None = None
+_LOST: Final = "the answer to the commit was lost"
 
 
 class RedrivenRecords:
@@ -65,8 +63,11 @@ class RedrivenRecords:
                 text = f"plan {row['plan_id']} put some of these records back since this one was made"
                 raise PlanStale("put_back_since", text, hint=PLAN_AGAIN)
 
-    def add(self, attempt: int, placed: Sequence[Placed]) -> None:
-        """Keep rows, and store them once there are many."""
+    def add(
+        self, attempt: int, numbers: Iterable[int], places: Sequence[tuple[int, int] | None], why: str | None = None
+    ) -> None:
+        """Keep rows of records with their new partitions and offsets, or `why` one is not known; store them once there
+        are many."""
         target, now = self._plan.target, dt.datetime.now(dt.UTC)
         own = {
             "cluster_id": self._plan.cluster_id,
@@ -77,11 +78,11 @@ class RedrivenRecords:
             "target_topic_id": target.topic_id,
             "put_back_at": now,
         }
-        for each in placed:
-            place = dict(zip(("target_partition", "target_offset"), each.place or (None, None), strict=True))
-            reason = each.reason if each.place is None else None
-            source = self._list.address(each.number)._asdict()
-            self._rows.append({**own, "number": each.number, **source, **place, "reason": reason})
+        for number, place in zip_longest(numbers, places):
+            source = self._list.address(number)._asdict()
+            partition, offset = place or (None, None)
+            new = {"target_partition": partition, "target_offset": offset, "reason": None if place else why or _LOST}
+            self._rows.append({**own, "number": number, **source, **new})
         if len(self._rows) >= _KEPT:
             self.flush()
 
@@ -92,21 +93,45 @@ class RedrivenRecords:
             self._tables.append(TABLE, self._rows)
             self._rows = []
 
-    def complete(self, attempt: int, parts: Sequence[Part], request: Mapping[str, Any]) -> None:
+    def complete(self, attempt: int, parts: Sequence[Span], request: Mapping[str, Any]) -> None:
         """Store rows for the records of `parts`, which were written, that have none: a crash came before them. Their
         places are looked for in the target, from the ends on that it had before (`request`)."""
-        lacking = [number for part in parts for number in range(*part) if number not in self.numbers]
+        lacking = [number for part in parts for number in range(part[0], part[1] + 1) if number not in self.numbers]
         if not lacking:
             return
         places, why = self._found(request.get("ends", {}))
-        self.add(attempt, [Placed(number, places.get(number), why) for number in lacking])
+        self.add(attempt, lacking, [places.get(number) for number in lacking], why)
         self.flush()
 
-    def note(self, written: Sequence[Part]) -> str:
-        """What is put back by now, in a sentence."""
-        count = sum(end - first for first, end in written)
-        of = counted(self._plan.records, "record")
-        return f"{count:,} of {of} put back into {self._plan.target.topic}; redriven_records has their new offsets"
+    def note(self, count: int) -> str:
+        """What is put back by now, and what the group did with it since, by the history."""
+        of, topic = counted(self._plan.records, "record"), self._plan.target.topic
+        return f"{count:,} of {of} put back into {topic}{self._since() if count else ''}"
+
+    def _since(self) -> str:
+        names, own = ["target_partition", "target_offset"], one_of("plan_id", [self._plan.plan_id])
+        rows = self._tables.read(TABLE, columns=names, where=own & pc.field("target_offset").is_valid())
+        places: dict[int, list[int]] = {}
+        for partition, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
+            places.setdefault(partition, []).append(offset)
+        group, topic = GroupId(self._plan.group_id), TopicId(self._plan.target.topic_id)
+        ranges = [
+            AffectedRange(
+                key=SharePartition(group_id=group, topic_id=topic, partition=partition),
+                first_offset=min(offsets),
+                last_offset=max(offsets),
+                state_partition=None,
+                record_offset=None,
+                hidden=tuple((a + 1, b - 1) for a, b in pairwise(sorted(offsets)) if b > a + 1),
+            )
+            for partition, offsets in places.items()
+        ]
+        if not ranges:
+            return ""
+        counts = RecordOutcomes(self._tables, self._plan.cluster_id, None, ranges).outcomes().values()
+        finished, died = sum(one.acknowledged for one in counts), sum(one.archived for one in counts)
+        known = f"by the exported history {group} finished {finished:,} of them since, and {died:,} were archived again"
+        return f"; {known}"
 
     def _found(self, ends: Mapping[str, int]) -> tuple[dict[int, tuple[int, int]], str]:
         """Partition and offset by number, by the headers of the records in the target; and why others are not there."""

@@ -30,8 +30,9 @@ from acktrail.model.log_positions import LogSpan, SourcePartition
 from acktrail_connect import POSITIONS_TOPIC
 from acktrail_connect.contract import SinkTaskContext
 from acktrail_connect.sinks import topic_sink
-from acktrail_connect.sinks.target_topics import HeldUp, TransactionalWriter
+from acktrail_connect.sinks.target_topics import HeldUp
 from acktrail_connect.sinks.topic_sink import KafkaTopicSink, TopicSinkTask, json_rows
+from acktrail_connect.sinks.transactional_writer import TransactionalWriter
 from acktrail_connect.source_batches import SourceBatch, all_dead
 from acktrail_connect.testing import SinkSuite
 from acktrail_connect.worker.connector_run import ConfigStore

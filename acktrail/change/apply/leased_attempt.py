@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
+from acktrail.change.audit.audit_chain import AUDIT, AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
 from acktrail.change.audit.plan_life import PARTIAL, ChangeStatus, blocking, standings
 from acktrail.change.change_kind import Execution, OpenRequests
 from acktrail.change.plan.change_plan import ChangePlan
+from acktrail.dataclass_json import stored_object
 from acktrail.errors import AcktrailError, ChangeInProgress
 from acktrail.kafka.changes import ChangeResult, Outcome
 
@@ -76,11 +78,24 @@ class Attempt:
 
     def renew_leases(self, groups: Sequence[str], request_timeout_ms: int) -> bool:
         """Renew the leases in time; return whether they last for one more request. A lease that ran out while this
-        process slept is lost: others may have changed the group."""
+        process slept, or that another process took over, is lost: others may have changed the group."""
         left = self._expires_at_ms - self.journal.now_ms
         if request_timeout_ms < left <= 2 * request_timeout_ms:
-            self.journal.note(self._leases(groups))
+            try:
+                self.journal.note(self._leases(groups), check=lambda _: self.check_lease())
+            except ChangeInProgress:
+                return False
         return left > request_timeout_ms
+
+    def check_lease(self) -> None:
+        """Raise ChangeInProgress where another process took the lease over: it may have found out what became of this
+        attempt, and nothing may be done any more that makes that wrong."""
+        plan_id = self._plan_id
+        newest = self.journal.audit({"plan_id": plan_id, "event": Event.LEASE_TAKEN.value})[-1]
+        pid = stored_object(newest.detail, AUDIT, "detail").get("pid")
+        if (newest.attempt, newest.host, pid) != (self.number, socket.gethostname(), os.getpid()):
+            hint = f"process {pid} on {newest.host} took it over"
+            raise ChangeInProgress(newest.group_id or "", plan_id=plan_id, hint=hint)
 
     def send(
         self,

@@ -1,5 +1,5 @@
-"""Topics that rows and positions are written to: records of several in one transaction of librdkafka's producer, all of
-them or none; topics made where that is configured, and looked at before they are used; and the positions in one topic.
+"""Topics that rows and positions are written to, made where that is configured, and looked at before they are used; and
+the positions in one topic.
 
 The positions of connectors are records of one compacted topic, as Kafka Connect keeps its own
 (``offset.storage.topic``). The key is the JSON array of connector and source partition, the value the position as JSON.
@@ -9,36 +9,30 @@ open transaction of another connector lies what is still to be seen.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import RESOURCE_TOPIC, AdminClient, ConfigResource, NewTopic
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import (
-    AcktrailError,
-    ConcurrentCommit,
     ConfigurationError,
-    NotAuthorized,
-    OutcomeUnknown,
     RetryableError,
     RowsRefused,
 )
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
-from acktrail.kafka.client.credentials import token_source
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import librdkafka_error
 from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail.model.log_positions import Position, SourcePartition
 from acktrail.text_parsing import parse_json
+from acktrail_connect.sinks.transactional_writer import OutRecord
 
 _LOG: Final = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())  # each call raises what matters to it
@@ -47,6 +41,7 @@ TRANSACTION_S: Final = 60.0
 _QUEUE_KB: Final = 65_536
 _WAIT_S: Final = 0.1
 _BATCH_BYTES: Final = 1_000_000
+_UNASSIGNED: Final = -1
 _PASSED_ON: Final = ("compression.type", "linger.ms")
 """Properties of the configuration that are this producer's too."""
 _FENCED: Final = frozenset(
@@ -69,174 +64,6 @@ _REFUSED: Final = frozenset(
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 _PARTITION: Final = "partition"
-
-
-@dataclass(frozen=True, slots=True)
-class OutRecord:
-    """A record to write; `value` None: a tombstone."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = field(default=())
-
-    @property
-    def size_bytes(self) -> int:
-        """Of what the record holds, without the few bytes that frame it."""
-        return len(self.key or b"") + len(self.value or b"") + sum(len(name) + len(text) for name, text in self.headers)
-
-
-class TransactionalWriter:
-    """The one writer of a transactional id. Making a second one (``fence``) ends the first: its open transaction is
-    aborted, and it can commit nothing any more. `most_bytes`: the smallest limit that a topic has on a batch.
-
-    Not thread-safe. After an error it is of no use any more: close it.
-    """
-
-    def __init__(self, config: KafkaConfig, transactional_id: str, *, most_bytes: int = _BATCH_BYTES) -> None:
-        settings = ClientSettings.from_config(config)
-        if settings.oauth is not None:
-            token_source(settings.oauth).current()  # what the callback raises in the constructor is lost
-        self._id, self._timeout_s = transactional_id, config.request_timeout_ms / 1_000
-        self._undelivered: Any = None
-        self._failed_topic = ""
-        own = {
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": int(TRANSACTION_S * 1_000),
-            "partitioner": "murmur2_random",  # where Kafka's own clients put a key
-            "queue.buffering.max.kbytes": _QUEUE_KB,
-            "message.max.bytes": 1_000_000_000,  # each topic's own limit decides
-            "batch.size": max(1, min(_BATCH_BYTES, most_bytes)),
-            "error_cb": lambda _: None,
-        }
-        given = {name: config.properties[name] for name in _PASSED_ON if name in config.properties}
-        self._producer = Producer({**to_librdkafka(config), **given, **own}, logger=_LOG)
-
-    def fence(self) -> None:
-        """Become the one writer; returns when what the former one left open is aborted or committed. Raises
-        NotAuthorized, RetryableError."""
-        with contextlib.suppress(KafkaException):  # without a connection the coordinator is asked half a second later
-            self._producer.list_topics("", timeout=self._timeout_s)
-        self._until_done(self._producer.init_transactions, "become the writer of")
-
-    def write(self, records: Iterable[OutRecord]) -> None:
-        """Commit `records` in one transaction.
-
-        Raises:
-            ConcurrentCommit: a newer writer fenced this one; nothing landed.
-            OutcomeUnknown: it is not known whether the transaction was committed.
-            NotAuthorized, ConfigurationError, RetryableError: nothing landed.
-        """
-        self._undelivered, failure, left = None, None, 1
-        try:
-            self._producer.begin_transaction()
-            for record in records:
-                self._produce(record)
-            left = self._producer.flush(TRANSACTION_S)
-        except KafkaException as error:
-            failure = error.args[0]
-        except SystemError:  # what confluent-kafka 2.16 makes of a fatal error while it reports deliveries
-            failure = _refusal_of(self._producer.begin_transaction)
-        if self._undelivered is not None:  # librdkafka commits nothing then: this only raises the cause
-            failure = _refusal_of(lambda: self._producer.commit_transaction(self._timeout_s)) or self._undelivered
-        if failure is not None or left:
-            self._abort()
-            raise self._explained(failure or KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001  # see _FENCED
-        self._commit()
-
-    def close(self) -> None:
-        """Give up what is open; no waiting for brokers."""
-        with contextlib.suppress(KafkaException, RuntimeError, SystemError):
-            self._producer.purge()
-            self._producer.flush(0)
-
-    def _produce(self, record: OutRecord) -> None:
-        deadline = time.monotonic() + TRANSACTION_S
-        while True:
-            try:
-                self._producer.produce(
-                    record.topic,
-                    key=record.key,
-                    value=record.value,
-                    headers=list(record.headers),
-                    on_delivery=self._delivered,
-                )
-            except BufferError:
-                if time.monotonic() > deadline:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001  # see _FENCED
-                self._producer.poll(_WAIT_S)
-            else:
-                self._producer.poll(0)
-                return
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None and self._undelivered is None:
-            self._undelivered = error
-            self._failed_topic = message.topic()
-
-    def _abort(self) -> None:
-        """Without waiting for the coordinator's own time-out, where that is possible."""
-        with contextlib.suppress(KafkaException, SystemError):
-            self._producer.purge()
-            self._producer.abort_transaction(self._timeout_s)
-
-    def _explained(self, error: Any) -> AcktrailError:
-        if error.code() in _FENCED:
-            return ConcurrentCommit(
-                f"a newer writer has the transactional id {self._id}; nothing of this commit landed",
-                hint="run this connector on only one worker at a time",
-                data={"transactional_id": self._id},
-            )
-        if error.code() in _TOO_LARGE:
-            return ConfigurationError(
-                f"the topic {self._failed_topic} refused a batch of records as too large",
-                hint="raise max.message.bytes of the topic; if it was lowered, restart the connector",
-                data={"topic": self._failed_topic},
-            )
-        if error.code() not in _REFUSED:
-            return RetryableError(f"the records were not written: {error.name()}", hint="see the brokers' logs")
-        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            named = _NAMED.search(error.str())
-            return NotAuthorized("WRITE", f"topic {named[1] if named else self._failed_topic}")
-        return NotAuthorized("WRITE and DESCRIBE", f"transactional id {self._id}")
-
-    def _commit(self) -> None:
-        try:
-            self._until_done(self._producer.commit_transaction, "commit under")
-        except AcktrailError as error:
-            raise OutcomeUnknown(
-                f"the outcome of a transaction of {self._id} is unknown",
-                hint="run again: positions are read from the cluster, so no record is lost or doubled",
-                data={"transactional_id": self._id, "failure": error.message},
-            ) from None
-
-    def _until_done(self, call: Callable[[float], None], what: str) -> None:
-        """Repeat `call` while librdkafka asks for it. Raises NotAuthorized, ConcurrentCommit, RetryableError."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                return call(max(_WAIT_S, deadline - time.monotonic()))
-            except KafkaException as error:
-                failure = error.args[0]
-                if failure.retriable() and time.monotonic() < deadline:
-                    continue
-                if failure.code() in _FENCED or failure.code() > 0:
-                    raise self._explained(failure) from None
-                raise RetryableError(
-                    f"could not {what} the transactional id {self._id}: {failure.name()}",
-                    hint="check that the cluster has a transaction coordinator (__transaction_state)",
-                ) from None
-
-
-def _refusal_of(call: Callable[[], None]) -> Any:
-    """The error that a call raises; None: none."""
-    try:
-        call()
-    except KafkaException as error:
-        return error.args[0]
-    except SystemError:
-        return None
-    return None
 
 
 def check_topic_name(name: str) -> None:

@@ -23,15 +23,8 @@ from acktrail_connect import TRANSACTIONAL_IDS
 from acktrail_connect.address_keys import KAFKA_KEYS, kafka_config
 from acktrail_connect.config_def import ConfigDef, keys_in
 from acktrail_connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext
-from acktrail_connect.sinks.target_topics import (
-    TRANSACTION_S,
-    HeldUp,
-    OutRecord,
-    TargetTopics,
-    TopicPositions,
-    TransactionalWriter,
-    check_topic_name,
-)
+from acktrail_connect.sinks.target_topics import HeldUp, TargetTopics, TopicPositions, check_topic_name
+from acktrail_connect.sinks.transactional_writer import TRANSACTION_S, OutRecord, TransactionalWriter
 from acktrail_connect.source_batches import Commit, SourceBatch, parts_of
 
 _FRAME_BYTES: Final = 200

@@ -7,7 +7,9 @@ import signal
 import sys
 from typing import Any
 
+from acktrail.change.apply.leased_attempt import Attempt
 from acktrail.cli.main import main
+from acktrail_connect.sinks.transactional_writer import TransactionalWriter
 from acktrail_redrive import put_back
 
 
@@ -31,9 +33,9 @@ if __name__ == "__main__":
     point, number, size = sys.argv.pop(1), int(sys.argv.pop(1)), int(sys.argv.pop(1))
     put_back._MOST_RECORDS = size
     if point == "begun":
-        killing(put_back, "write_once", number, is_after=False)
+        killing(TransactionalWriter, "fence", number, is_after=False)
     elif point == "delivered":
-        killing(put_back.PutBack, "_may_commit", number, is_after=False)
+        killing(Attempt, "check_lease", number, is_after=False)
     elif point == "committed":
-        killing(put_back, "write_once", number, is_after=True)
+        killing(TransactionalWriter, "write", number, is_after=True)
     main()

@@ -20,6 +20,7 @@ from drivers.own_process import finished
 from drivers.whole_topic import messages_of
 
 from acktrail.change import api
+from acktrail.change.apply.leased_attempt import Attempt
 from acktrail.change.change_kind import AT_ONCE, Pace, Settled
 from acktrail.change.cluster import Cluster
 from acktrail.change.plan.change_plan import with_hash
@@ -210,18 +211,18 @@ def test_writer_that_lost_its_lease_does_not_commit(poisoned: Poisoned, monkeypa
     commit comes too late, and another attempt writes the records."""
     topic = poisoned.target()
     plan = poisoned.planned(topic)
-    looked = put_back.PutBack._may_commit
+    looked = Attempt.check_lease
     found: list[Settled] = []
 
-    def overtaken(own: put_back.PutBack) -> str | None:
+    def overtaken(own: Attempt) -> None:
         if not found:
             with monkeypatch.context() as patched:
                 patched.setattr("os.getpid", lambda: 1)  # another process, for which the lease is over
                 patched.setattr("acktrail.change.audit.plan_life.Lease.is_held", lambda *_: False)
                 found.append(poisoned.find_out(plan))
-        return looked(own)
+        looked(own)
 
-    monkeypatch.setattr(put_back.PutBack, "_may_commit", overtaken)
+    monkeypatch.setattr(Attempt, "check_lease", overtaken)
     with Cluster(poisoned.kafka) as cluster, suppress(Exception):
         api.execute(cluster, api.open_journal(poisoned.tables, plan, actor="ann"), plan)
     assert [one.groups for one in found] == [{poisoned.name: "not_done"}]
@@ -238,7 +239,7 @@ def test_two_redrives_at_once(poisoned: Poisoned, monkeypatch: pytest.MonkeyPatc
     topic = poisoned.target()
     plan, other = poisoned.planned(topic), poisoned.planned(topic)
     refused: list[BaseException] = []
-    written = put_back.write_once
+    written = put_back.TransactionalWriter.write
 
     def meanwhile(*arguments: Any, **named: Any) -> Any:
         with Cluster(poisoned.kafka) as cluster, pytest.raises(ChangeInProgress) as caught:
@@ -246,7 +247,7 @@ def test_two_redrives_at_once(poisoned: Poisoned, monkeypatch: pytest.MonkeyPatc
         refused.append(caught.value)
         return written(*arguments, **named)
 
-    monkeypatch.setattr(put_back, "write_once", meanwhile)
+    monkeypatch.setattr(put_back.TransactionalWriter, "write", meanwhile)
     assert poisoned.apply(plan).groups == {poisoned.name: "done"}
     assert len(refused) == 1
     with pytest.raises(PlanStale, match="put_back_since"):

@@ -1,5 +1,4 @@
-"""`acktrail change plan redrive` of many archived records, each beside one that was acknowledged, and their redrive beside
-a plain producer of the same records."""
+"""A redrive of many archived records, each beside one that was acknowledged: its plan, and its records put back."""
 
 from __future__ import annotations
 

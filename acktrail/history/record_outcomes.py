@@ -184,6 +184,27 @@ class RecordOutcomes:
         return replace(found, unknown=own.records, reason=reason)  # it may have changed since
 
 
+def outcomes_of(
+    tables: Tables, cluster_id: str, group_id: GroupId, topic_id: TopicId, offsets: Mapping[int, Sequence[int]]
+) -> tuple[int, int]:
+    """Return how many of these records, by partition, a group last acknowledged and archived, as far as the history
+    goes. Raises ForeignCluster."""
+    ranges = [
+        AffectedRange(
+            key=SharePartition(group_id=group_id, topic_id=topic_id, partition=partition),
+            first_offset=min(own),
+            last_offset=max(own),
+            state_partition=None,
+            record_offset=None,
+            hidden=tuple((a + 1, b - 1) for a, b in pairwise(sorted(own)) if b > a + 1),
+        )
+        for partition, own in offsets.items()
+        if own
+    ]
+    found = RecordOutcomes(tables, cluster_id, None, ranges).outcomes().values() if ranges else ()
+    return sum(one.acknowledged for one in found), sum(one.archived for one in found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeCounts:
     """Numbers of records in a range that the group last acknowledged or archived, by its history.

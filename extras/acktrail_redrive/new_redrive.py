@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -16,30 +15,22 @@ from acktrail.change.plan.later_records import keys_finished_later
 from acktrail.change.plan.snapshot_facts import StateFacts
 from acktrail.change.plan.snapshot_reader import cluster_facts, describe_groups
 from acktrail.config import TablesConfig
-from acktrail.errors import UnknownName
+from acktrail.errors import InputError
 from acktrail.history.history_reader import HistoryReader
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.describe_configs import topic_configs
 from acktrail.kafka.group_look import topic_readers
-from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.record_ranges import SourceRecord, TopicRecords
-from acktrail.model.offset_ranges import OffsetRanges, Span, joined
-from acktrail.model.record_history import ArchivedRange
+from acktrail.model.offset_ranges import Span, joined
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import one_of
+from acktrail.text_tables import few
 from acktrail.times import new_run_id, now_ms
-from acktrail_redrive.redrive_plan import (
-    KIND,
-    CauseCount,
-    RedrivePlan,
-    SourceRecords,
-    TargetTopic,
-    TopicReader,
-    UnreadRecords,
-)
+from acktrail_redrive.redrive_plan import KIND, CauseCount, PartitionRecords, RedrivePlan, TargetTopic, TopicReader
 
 TABLE: Final = "redriven_records"
 COUNT_HEADER: Final = b"acktrail.redrive.count"
-_LIMIT: Final = "group.share.delivery.count.limit"
+_LIMIT: Final = "share.delivery.count.limit"
 _DEFAULT_LIMIT: Final = 5
 _RECREATED: Final = "the topic was deleted or recreated since"
 _GUARD: Final = "it was put back {0} time(s) already (--most-attempts)"
@@ -74,56 +65,48 @@ class RedriveRequest:
     reason: str = ""
 
 
-@dataclass(slots=True)
-class _Partition:
-    """What is known of the records of a partition while a plan is made."""
-
-    chosen: list[Span] = field(default_factory=list)
-    lacking: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
-
-
-_Places = dict[tuple[str, str, int], _Partition]
-"""By topic, topic id and partition."""
-
-
 def make_plan(cluster: Cluster, tables: TablesConfig, request: RedriveRequest) -> RedrivePlan:
     """Return the plan for the archived records that are asked for. Nothing is changed.
 
     Raises ConfigurationError: there is no history. UnknownName: the group, a topic or a partition is not known.
-    NotAuthorized: READ on a source, or DESCRIBE on the target, is missing. RetryableError: brokers do not answer.
+    InputError: records of several topics. NotAuthorized: READ on the source, or DESCRIBE on the target, is missing.
+    RetryableError: brokers do not answer.
     """
-    stored, at_ms = Tables(tables), now_ms()
-    history, admin = HistoryReader(stored), cluster.admin
-    groups, _ = describe_groups(admin, [request.group])
-    places, causes = _chosen(history, request, _limit(admin, request.group))
+    stored, at_ms, admin = Tables(tables), now_ms(), cluster.admin
+    history = HistoryReader(stored)
+    chosen = _chosen(history, request, _limit(admin, request.group))
+    topic = _only_topic(history, chosen, request)
+    target, records = _target(admin, request.to or topic), TopicRecords(cluster.topic(topic))
+    found = _Findings(stored, request, records)
+    found.read(chosen)
+    sources = tuple(PartitionRecords(partition=own, ranges=joined(spans)) for own, spans in sorted(found.kept.items()))
+    but = {own.partition: own.ranges for own in sources}
+    later, reason = keys_finished_later(cluster, request.group, topic, found.firsts, but)
+    readers, silent = topic_readers(admin, target.topic)
     completeness = history.completeness(request.group).within(request.since_ms)
-    topic = request.to or _only_topic(places, request)
-    target = _target(admin, topic)
-    found = _Findings(stored, request)
-    for name in sorted({name for name, _, _ in places}):
-        _read(cluster, name, places, found)
-    sources = _sources(places, found.counts)
-    later, reason = _later_finished(cluster, request.group, places, found)
-    readers, silent = topic_readers(admin, topic)
-    kept = (cause for each in sources for cause in _causes(causes, each))
+    about = {name: getattr(request, name) for name in ("created_by", "requested_by", "reason")}
     plan = RedrivePlan(
+        **about,
         kind=KIND,
         plan_id=new_run_id(at_ms),
         created_at_ms=at_ms,
-        created_by=request.created_by,
-        requested_by=request.requested_by,
-        reason=request.reason,
         cluster=cluster_facts(admin, StateFacts()),
-        groups=groups,
+        groups=describe_groups(admin, [request.group])[0],
+        topic=topic,
+        topic_id=records.topic.topic_id,
+        partition_count=records.topic.partition_count,
         target=target,
         sources=sources,
-        record_bytes=found.total_bytes,
-        largest_bytes=found.largest_bytes,
+        record_bytes=sum(found.sizes),
+        largest_bytes=max(found.sizes, default=0),
         keyless=found.keyless,
-        oldest_ms=found.oldest_ms,
-        newest_ms=found.newest_ms,
-        by_cause=tuple(CauseCount(cause=each, records=count) for each, count in sorted(Counter(kept).items())),
-        unread=tuple(_unread(places)),
+        oldest_ms=min(found.times, default=None),
+        newest_ms=max(found.times, default=None),
+        by_cause=tuple(CauseCount(cause=each, records=count) for each, count in sorted(found.causes.items())),
+        unread=tuple(
+            PartitionRecords(partition=own, ranges=joined(sorted(spans)), reason=why)
+            for (own, why), spans in sorted(found.lacking.items())
+        ),
         readers=tuple(TopicReader(group_id=each, group_type=kind) for each, kind in readers.items()),
         groups_not_asked=tuple(sorted(silent)),
         put_back_before=found.put_back_before,
@@ -137,54 +120,42 @@ def make_plan(cluster: Cluster, tables: TablesConfig, request: RedriveRequest) -
 def _limit(admin: ShareGroupAdmin, group: str) -> int:
     """The delivery count at which a record is archived, as the group's configuration says now."""
     (found,) = admin.group_configs([group])
-    text = (found.configs or {}).get("share.delivery.count.limit") or (found.configs or {}).get(_LIMIT)
-    return int(text) if text else _DEFAULT_LIMIT
+    return int((found.configs or {}).get(_LIMIT) or _DEFAULT_LIMIT)
 
 
-def _cause(each: ArchivedRange, limit: int) -> RedriveCause:
-    if each.delivery_count is None:
-        return RedriveCause.UNKNOWN
-    return RedriveCause.LIMIT if each.delivery_count >= limit else RedriveCause.REJECTED
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Archived offsets that are asked for."""
+
+    topic_id: str
+    partition: int
+    span: Span
+    cause: RedriveCause
 
 
-def _chosen(
-    history: HistoryReader, request: RedriveRequest, limit: int
-) -> tuple[_Places, dict[tuple[str, int], list[tuple[Span, RedriveCause]]]]:
-    """The archived offsets that are asked for, and the causes of all of them by topic id and partition."""
-    places: _Places = defaultdict(_Partition)
-    causes: dict[tuple[str, int], list[tuple[Span, RedriveCause]]] = defaultdict(list)
-    ids = None if request.topic is None else set(history.ids_of(request.topic))
-    first, last = request.offsets or (0, (1 << 63) - 1)
+def _chosen(history: HistoryReader, request: RedriveRequest, limit: int) -> list[_Chosen]:
     if request.topic is not None:
         history.known_partitions(request.group, request.topic)
+    ids = None if request.topic is None else set(history.ids_of(request.topic))
+    first, last = request.offsets or (0, (1 << 63) - 1)
+    found = []
     for each in history.archived_now(request.group, request.since_ms):
-        key, cause = each.key, _cause(each, limit)
+        key, count = each.key, each.delivery_count
+        cause = RedriveCause.LIMIT if (count or 0) >= limit else RedriveCause.REJECTED
+        cause = RedriveCause.UNKNOWN if count is None else cause
         span = max(first, each.first_offset), min(last, each.last_offset)
-        is_asked = (ids is None or key.topic_id in ids) and request.partition in (None, key.partition)
-        is_asked &= (each.delivery_count or 0) >= request.least_deliveries and span[0] <= span[1]
-        name = history.topic(key.topic_id).topic or key.topic_id
-        if is_asked and (not request.causes or cause in request.causes) and not name.startswith("__"):
-            places[name, key.topic_id, key.partition].chosen.append(span)
-            causes[key.topic_id, key.partition].append((span, cause))
-    for own in places.values():
-        own.chosen = [*joined(sorted(own.chosen))]
-    return places, causes
+        is_there = (ids is None or key.topic_id in ids) and request.partition in (None, key.partition)
+        is_asked = (count or 0) >= request.least_deliveries and cause in (request.causes or RedriveCause)
+        if is_there and is_asked and span[0] <= span[1]:
+            found.append(_Chosen(key.topic_id, key.partition, span, cause))
+    return found
 
 
-def _causes(causes: Mapping[tuple[str, int], list[tuple[Span, RedriveCause]]], own: SourceRecords) -> Iterator[str]:
-    """The cause of each record of a source."""
-    outside = OffsetRanges()
-    for first, last in own.ranges:
-        outside.add(first, last)
-    for (first, last), cause in causes[own.topic_id, own.partition]:
-        left_out = sum(b - a + 1 for a, b in outside.outside(first, last))
-        yield from [cause.value] * (last - first + 1 - left_out)
-
-
-def _only_topic(places: _Places, request: RedriveRequest) -> str:
-    names = sorted({name for name, _, _ in places})
-    if len(names) > 1:
-        raise UnknownName("target of records of several topics", ", ".join(names), nearest=["--topic", "--to"])
+def _only_topic(history: HistoryReader, chosen: Sequence[_Chosen], request: RedriveRequest) -> str:
+    names = sorted({history.topic(each.topic_id).topic or each.topic_id for each in chosen})
+    if len(names) > 1 or not (names or request.topic):
+        what = f"group {request.group!r} archived records of {few(names) if names else 'no topic'}"
+        raise InputError(f"{what}: one plan is about one topic", hint="give --topic TOPIC")
     return names[0] if names else request.topic or ""
 
 
@@ -203,106 +174,63 @@ def _target(admin: ShareGroupAdmin, topic: str) -> TargetTopic:
 
 
 class _Findings:
-    """What reading the records showed; which of them are kept in the plan."""
+    """What reading the records shows, and which of them are kept in the plan."""
 
-    def __init__(self, tables: Tables, request: RedriveRequest) -> None:
-        self._most, self._most_attempts = request.most, request.most_attempts
-        self._tables = tables
-        self.counts: dict[str, int] = {}
-        """Partitions by topic."""
-        self.firsts: dict[str, dict[int, dict[bytes, int]]] = defaultdict(lambda: defaultdict(dict))
-        """By topic and partition the first offset of each key."""
-        self.kept = self.total_bytes = self.largest_bytes = self.keyless = self.put_back_before = 0
-        self.oldest_ms: int | None = None
-        self.newest_ms: int | None = None
+    def __init__(self, tables: Tables, request: RedriveRequest, records: TopicRecords) -> None:
+        self._tables, self._request, self._records = tables, request, records
+        self.kept: dict[int, list[Span]] = defaultdict(list)
+        """By partition, ascending."""
+        self.lacking: dict[tuple[int, str], list[Span]] = defaultdict(list)
+        """By partition and reason."""
+        self.firsts: dict[int, dict[bytes, int]] = defaultdict(dict)
+        """By partition the first offset of each key."""
+        self.causes: Counter[str] = Counter()
+        self.sizes: list[int] = []
+        self.times: list[int] = []
+        self.keyless = self.put_back_before = 0
 
-    def why_left_out(self, topic: StateTopic, record: SourceRecord) -> str | None:
-        """Return the reason why a record is not put back; None: it is, and counted."""
-        times = self._earlier[topic.topic_id, record.partition, record.offset]
+    def read(self, chosen: Sequence[_Chosen]) -> None:
+        """Read what was chosen. Raises as `TopicRecords`."""
+        topic_id = self._records.topic.topic_id
+        wanted: dict[int, dict[int, RedriveCause]] = defaultdict(dict)
+        for each in chosen:
+            if each.topic_id != topic_id:
+                self.lacking[each.partition, _RECREATED].append(each.span)
+            else:
+                wanted[each.partition].update(dict.fromkeys(range(each.span[0], each.span[1] + 1), each.cause))
+        spans = {number: joined((at, at) for at in sorted(own)) for number, own in wanted.items()}
+        there, lacking = self._records.readable(spans)
+        for record in self._records.read(there):
+            self._take(record, wanted[record.partition].pop(record.offset))
+        for number, ranges in there.items():
+            first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, -1)
+            missing = joined((at, at) for at in sorted(wanted[number]) if first <= at <= last)
+            for reasons in (lacking.get(number, {}), self._records.why_not(number, missing)):
+                for reason, own in reasons.items():
+                    self.lacking[number, reason] += own
+
+    def _take(self, record: SourceRecord, cause: RedriveCause) -> None:
+        span, times = (record.offset, record.offset), self._earlier[record.partition, record.offset]
         header = dict(record.headers).get(COUNT_HEADER) or b"0"
         times += int(header) if header.isdigit() else 0
-        if times >= self._most_attempts:
-            return _GUARD.format(times)
-        if self.kept >= self._most:
-            return _CUT
-        size, at = record.size_bytes, record.timestamp_ms
-        self.kept += 1
-        self.total_bytes += size
-        self.largest_bytes = max(self.largest_bytes, size)
+        is_looped = times >= self._request.most_attempts
+        if is_looped or len(self.sizes) >= self._request.most:
+            self.lacking[record.partition, _GUARD.format(times) if is_looped else _CUT].append(span)
+            return
+        self.kept[record.partition].append(span)
+        self.causes[cause.value] += 1
+        self.sizes.append(record.size_bytes)
+        self.times.append(record.timestamp_ms)
         self.keyless += record.key is None
         self.put_back_before += times > 0
-        self.oldest_ms = at if self.oldest_ms is None else min(self.oldest_ms, at)
-        self.newest_ms = at if self.newest_ms is None else max(self.newest_ms, at)
         if record.key is not None:
-            self.firsts[topic.name][record.partition].setdefault(record.key, record.offset)
-        return None
+            self.firsts[record.partition].setdefault(record.key, record.offset)
 
     @cached_property
-    def _earlier(self) -> Counter[tuple[str, int, int]]:
+    def _earlier(self) -> Counter[tuple[int, int]]:
         """How often each record was put back by earlier plans."""
-        names = ["topic_id", "partition", "offset"]
-        rows = self._tables.read(TABLE, columns=names) if self._tables.exists(TABLE) else None
-        return Counter(() if rows is None else zip(*(rows[name].to_pylist() for name in names), strict=True))
-
-
-def _read(cluster: Cluster, topic: str, places: _Places, found: _Findings) -> None:
-    """Read the chosen records of a topic; what cannot be read is lacking, with its reason."""
-    own, opened = {key: part for key, part in places.items() if key[0] == topic}, None
-    with suppress(UnknownName):
-        opened = TopicRecords(cluster.topic(topic))
-    for (_, topic_id, _), part in own.items():
-        if opened is None or opened.topic.topic_id != topic_id:
-            part.lacking[_RECREATED], part.chosen = part.chosen, []
-    now = {number: part for (_, _, number), part in own.items() if part.chosen}
-    if opened is not None and now:
-        found.counts[topic] = opened.topic.partition_count
-        _read_partitions(opened, now, found)
-
-
-def _read_partitions(records: TopicRecords, parts: Mapping[int, _Partition], found: _Findings) -> None:
-    there, lacking = records.readable({number: part.chosen for number, part in parts.items()})
-    seen = {number: OffsetRanges() for number in parts}
-    for part in parts.values():
-        part.chosen = []
-    for record in records.read(there):
-        why, part = found.why_left_out(records.topic, record), parts[record.partition]
-        seen[record.partition].add(record.offset, record.offset)
-        (part.chosen if why is None else part.lacking[why]).append((record.offset, record.offset))
-    for number, part in parts.items():
-        missing = [gap for first, last in there[number] for gap in seen[number].outside(first, last)]
-        for reasons in (lacking.get(number, {}), records.why_not(number, missing)):
-            for reason, spans in reasons.items():
-                part.lacking[reason] += spans
-
-
-def _sources(places: _Places, counts: Mapping[str, int]) -> tuple[SourceRecords, ...]:
-    return tuple(
-        SourceRecords(
-            topic=topic,
-            topic_id=topic_id,
-            partition=number,
-            partition_count=counts[topic],
-            ranges=tuple(joined(part.chosen)),
-        )
-        for (topic, topic_id, number), part in sorted(places.items())
-        if part.chosen
-    )
-
-
-def _unread(places: _Places) -> Iterator[UnreadRecords]:
-    for (topic, _, number), part in sorted(places.items()):
-        for reason, spans in sorted(part.lacking.items()):
-            ranges = tuple(joined(sorted(spans)))
-            yield UnreadRecords(topic=topic, partition=number, ranges=ranges, reason=reason)
-
-
-def _later_finished(cluster: Cluster, group: str, places: _Places, found: _Findings) -> tuple[int | None, str | None]:
-    """For how many keys the group finished a record behind the first one in the plan; or why that is not known."""
-    count = 0
-    for topic, firsts in found.firsts.items():
-        chosen = {number: part.chosen for (name, _, number), part in places.items() if name == topic}
-        own, reason = keys_finished_later(cluster, group, topic, firsts, chosen)
-        if own is None:
-            return None, reason
-        count += own
-    return count, None
+        if not self._tables.exists(TABLE):
+            return Counter()
+        where = one_of("topic_id", [self._records.topic.topic_id])
+        rows = self._tables.read(TABLE, columns=["partition", "offset"], where=where)
+        return Counter(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))

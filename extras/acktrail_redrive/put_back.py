@@ -20,7 +20,7 @@ from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.transactions import Ending, Transactions
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.record_ranges import SourceRecord, TopicRecords
-from acktrail.model.offset_ranges import Span
+from acktrail.model.offset_ranges import Span, joined
 from acktrail_connect.sinks.transactional_writer import OutRecord, TransactionalWriter
 from acktrail_redrive import IDS
 from acktrail_redrive.redrive_plan import RecordList, RedrivePlan
@@ -107,27 +107,27 @@ class PutBack:
 
     def _source(self) -> Iterator[SourceRecord]:
         """The records of all parts, in order, each read once."""
-        for source, ranges in self._list.ranges(self._parts):
-            yield from TopicRecords(self._run.cluster.topic(source.topic)).read({source.partition: ranges})
+        records = TopicRecords(self._run.cluster.topic(self._plan.topic))
+        for partition, ranges in self._list.ranges(joined(self._parts)):
+            yield from records.read({partition: ranges})
 
     def _take(self, part: Span, source: Iterator[SourceRecord]) -> list[SourceRecord]:
         """The records of the next part. Raises PlanStale: one is gone."""
         found = [*islice(source, part[1] - part[0] + 1)]
         for number, record in zip_longest(range(part[0], part[1] + 1), found):
-            own = self._list.address(number)
-            if record is None or (record.partition, record.offset) != (own.partition, own.offset):
-                text = f"the record at {own.topic}:{own.partition}, offset {own.offset} is gone since the plan was made"
+            partition, offset = self._list.place(number)
+            if record is None or (record.partition, record.offset) != (partition, offset):
+                text = f"the record at {self._plan.topic}:{partition}, offset {offset} is gone since the plan was made"
                 raise PlanStale("records_gone", text, hint=PLAN_AGAIN)
         return found
 
     def _out(self, number: int, record: SourceRecord) -> OutRecord:
-        own = self._list.address(number)
         before = dict(record.headers).get(_COUNT.encode()) or b"0"
         count = int(before) + 1 if before.isdigit() else 1
         added = {
             "acktrail.redrive.group": self._plan.group_id,
-            "acktrail.redrive.topic": own.topic,
-            "acktrail.redrive.partition": own.partition,
+            "acktrail.redrive.topic": self._plan.topic,
+            "acktrail.redrive.partition": record.partition,
             "acktrail.redrive.offset": record.offset,
             "acktrail.redrive.plan": self._plan.plan_id,
             "acktrail.redrive.number": number,
@@ -136,7 +136,7 @@ class PutBack:
         kept = [(name.decode("utf-8", "replace"), value) for name, value in record.headers]
         headers = [(name, value) for name, value in kept if name not in added]
         headers += [(name, str(value).encode()) for name, value in added.items()]
-        partition = own.partition if self._plan.keeps_partitions else None
+        partition = record.partition if self._plan.keeps_partitions else None
         target = self._plan.target.topic
         return OutRecord(target, record.key, record.value, tuple(headers), partition, record.timestamp_ms)
 

@@ -26,7 +26,7 @@ from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.transactions import Ending, Transactions
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.model.acls import Acl, each
+from acktrail.model.acls import Acl
 from acktrail.model.offset_ranges import OffsetRanges, Span
 from acktrail.text_tables import table
 from acktrail.times import instant_text
@@ -51,12 +51,11 @@ class _Redrive(ChangeKind[RedrivePlan]):
     )
 
     def rights(self, plan: RedrivePlan) -> Sequence[Acl]:
-        topics = dict.fromkeys(own.topic for own in plan.sources)
         ids = Acl("WRITE", "transactional-id", IDS, is_prefix=True)
-        return [*each("READ", "topic", [*topics]), Acl("WRITE", "topic", plan.target.topic), ids]
+        return [Acl("READ", "topic", plan.topic), Acl("WRITE", "topic", plan.target.topic), ids]
 
     def text(self, plan: RedrivePlan) -> str:
-        rows = [(own.topic, own.partition, own.records, _ranges(own.ranges)) for own in plan.sources]
+        rows = [(plan.topic, own.partition, own.records, _ranges(own.ranges)) for own in plan.sources]
         more = [f"... {len(rows) - _SHOWN} more; all of them are in --json"] if len(rows) > _SHOWN else []
         times = f"from {instant_text(plan.oldest_ms)} to {instant_text(plan.newest_ms)}" if plan.records else ""
         causes = ", ".join(f"{one.cause} {one.records}" for one in plan.by_cause)
@@ -127,17 +126,16 @@ def _check(run: ChangeRun[RedrivePlan]) -> None:
     plan, admin = run.plan, run.cluster.admin
     if plan.refusals:
         raise refusal_error(plan.refusals, plan.groups, rights=REDRIVE.rights(plan))
-    topics = {own.topic: (own.topic_id, own.partition_count) for own in plan.sources}
+    topics = {plan.topic: (plan.topic_id, plan.partition_count)}
     topics[plan.target.topic] = (plan.target.topic_id, plan.target.partition_count)
     for one in admin.known_topics([*topics]):
         if (one.topic_id, one.partition_count) != topics[one.name]:
             what = "was deleted and created again" if one.topic_id != topics[one.name][0] else "has other partitions"
             raise PlanStale("topic_changed", f"the topic {one.name!r} {what} since the plan was made", hint=PLAN_AGAIN)
-    places = [TopicPartition(topic=own.topic, partition=own.partition) for own in plan.sources]
-    starts = {(log.topic, log.partition): log.log_start_offset or 0 for log in admin.list_offsets(places)}
-    for own in plan.sources:
-        if own.ranges[0][0] < starts[own.topic, own.partition]:
-            text = f"records of {own.topic}:{own.partition} are gone since the plan was made (retention)"
+    places = [TopicPartition(topic=plan.topic, partition=own.partition) for own in plan.sources]
+    for own, log in zip(plan.sources, admin.list_offsets(places), strict=True):
+        if own.ranges[0][0] < (log.log_start_offset or 0):
+            text = f"records of {plan.topic}:{own.partition} are gone since the plan was made (retention)"
             raise PlanStale("records_gone", text, hint=PLAN_AGAIN)
     _check_rights(run)
     RedrivenRecords(run).check_not_put_back()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import Any, Final
 
 from acktrail.change.plan.change_plan import ChangePlan
 from acktrail.change.plan.notices import Found, Notice, Severity, by_severity
@@ -21,29 +22,13 @@ _FRAME_BYTES: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRecords:
-    """Records of one partition, as ranges of offsets with both ends inclusive, ascending. `partition_count` is that of
-    the topic."""
+class PartitionRecords:
+    """Offsets of one partition of the source, as ranges with both ends inclusive, ascending. `reason`: why these are
+    not put back; None: they are."""
 
-    topic: str
-    topic_id: str
-    partition: int
-    partition_count: int
-    ranges: tuple[Span, ...]
-
-    @property
-    def records(self) -> int:
-        return sum(last - first + 1 for first, last in self.ranges)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadRecords:
-    """Offsets of archived records that are not put back, and the reason."""
-
-    topic: str
     partition: int
     ranges: tuple[Span, ...]
-    reason: str
+    reason: str | None = None
 
     @property
     def records(self) -> int:
@@ -80,13 +65,16 @@ class TargetTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePlan(ChangePlan):
-    """`sources` is the list of records, in their order. `keyless` have no key. `record_bytes` are keys, values and
-    headers. `put_back_before`: how many of them an earlier redrive wrote. `later_finished`: of how many keys
-    the group finished a later record; None for `later_reason`. `groups_not_asked`: whether these read the
-    target is not known."""
+    """`sources` is the list of records of the topic, in their order. `keyless` have no key. `record_bytes` are keys,
+    values and headers. `put_back_before`: how many of them an earlier redrive wrote. `later_finished`: of how many keys
+    the group finished a later record; None for `later_reason`. `groups_not_asked`: whether these read the target is not
+    known."""
 
+    topic: str
+    topic_id: str
+    partition_count: int
     target: TargetTopic
-    sources: tuple[SourceRecords, ...]
+    sources: tuple[PartitionRecords, ...]
     records: int = 0
     record_bytes: int
     largest_bytes: int
@@ -94,7 +82,7 @@ class RedrivePlan(ChangePlan):
     oldest_ms: int | None
     newest_ms: int | None
     by_cause: tuple[CauseCount, ...]
-    unread: tuple[UnreadRecords, ...]
+    unread: tuple[PartitionRecords, ...]
     readers: tuple[TopicReader, ...]
     groups_not_asked: tuple[str, ...]
     put_back_before: int
@@ -109,7 +97,7 @@ class RedrivePlan(ChangePlan):
     @property
     def keeps_partitions(self) -> bool:
         """Whether each record goes into the partition with the number of its own."""
-        return all(each.partition_count == self.target.partition_count for each in self.sources)
+        return self.partition_count == self.target.partition_count
 
     @property
     def in_words(self) -> str:
@@ -144,7 +132,7 @@ def _notices(plan: RedrivePlan) -> Iterator[Notice]:
         yield Notice(Severity.WARNING, "group_not_asked", text, group_id=group_id)
     for each in plan.unread:
         text = f"{counted(each.records, 'archived record')} not put back: {each.reason}"
-        yield Notice(Severity.WARNING, "not_put_back", text, plan.group_id, each.topic, each.partition)
+        yield Notice(Severity.WARNING, "not_put_back", text, plan.group_id, plan.topic, each.partition)
 
 
 def _about_target(plan: RedrivePlan) -> Iterator[Found]:
@@ -161,9 +149,7 @@ def _about_target(plan: RedrivePlan) -> Iterator[Found]:
         text = f"the largest record has {plan.largest_bytes:,} bytes, and max.message.bytes is {target.most_bytes:,}"
         yield Severity.REFUSAL, "too_large", text
     if not plan.keeps_partitions:
-        text = (
-            f"it has {counted(target.partition_count, 'partition')}, a source another number: keys choose the partition"
-        )
+        text = f"it has {counted(target.partition_count, 'partition')}, not {plan.partition_count}: keys choose the partition"
         yield Severity.WARNING, "other_partitions", f"{text} as Kafka's own clients do (murmur2)"
     limit = target.retention_ms
     if limit is not None and limit >= 0 and plan.oldest_ms is not None and plan.oldest_ms + limit < plan.created_at_ms:
@@ -191,37 +177,27 @@ def _about_records(plan: RedrivePlan) -> Iterator[Found]:
         yield Severity.WARNING, "history_not_whole", text
 
 
-class Address(NamedTuple):
-    """Where a record of a list is read from."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    offset: int
-
-
 class RecordList:
     """The records of a plan by their numbers, from 0 on."""
 
     def __init__(self, plan: RedrivePlan) -> None:
-        self._rows = [(own, span) for own in plan.sources for span in own.ranges]
+        self._rows = [(own.partition, span) for own in plan.sources for span in own.ranges]
         self._starts = [*accumulate((last - first + 1 for _, (first, last) in self._rows), initial=0)]
 
-    def address(self, number: int) -> Address:
+    def place(self, number: int) -> tuple[int, int]:
+        """Partition and offset of a record in the source."""
         at = bisect_right(self._starts, number) - 1
-        own, (first, _) = self._rows[at]
-        return Address(own.topic, own.topic_id, own.partition, first + number - self._starts[at])
+        partition, (first, _) = self._rows[at]
+        return partition, first + number - self._starts[at]
 
-    def ranges(self, parts: Iterable[Span]) -> list[tuple[SourceRecords, list[Span]]]:
-        """The offsets of these numbers (ascending, both ends inclusive), source by source."""
-        found: list[tuple[SourceRecords, list[Span]]] = []
-        for first, last in parts:
-            at = bisect_right(self._starts, first) - 1
-            while at < len(self._rows) and self._starts[at] <= last:
-                (own, (begin, _)), start = self._rows[at], self._starts[at]
-                if not found or found[-1][0] is not own:
-                    found.append((own, []))
-                stop = min(last, self._starts[at + 1] - 1)
-                found[-1][1].append((begin + max(first, start) - start, begin + stop - start))
-                at += 1
-        return found
+    def ranges(self, parts: Iterable[Span]) -> Iterator[tuple[int, list[Span]]]:
+        """The offsets of these numbers (ascending, both ends inclusive), partition by partition."""
+        spans = ((first, last, bisect_right(self._starts, first) - 1) for first, last in parts)
+        rows = (
+            (self._rows[at][0], (self.place(max(first, self._starts[at]))[1], self.place(min(last, end - 1))[1]))
+            for first, last, begin in spans
+            for at, end in enumerate(self._starts[begin + 1 :], begin)
+            if self._starts[at] <= last
+        )
+        for partition, own in groupby(rows, itemgetter(0)):
+            yield partition, [span for _, span in own]

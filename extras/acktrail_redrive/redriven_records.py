@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from acktrail.change.audit.plan_life import PLAN_AGAIN
 from acktrail.change.change_kind import ChangeRun
 from acktrail.errors import AcktrailError, PlanStale
-from acktrail.history.record_outcomes import AffectedRange, RecordOutcomes
+from acktrail.history.record_outcomes import outcomes_of
 from acktrail.kafka.record_ranges import TopicRecords
 from acktrail.model.offset_ranges import Span
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import GroupId, TopicId
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
@@ -51,15 +51,13 @@ class RedrivenRecords:
         """Raise PlanStale where another plan put one of the records back since this one was made."""
         if not self._tables.exists(TABLE):
             return
-        names = ["plan_id", "topic_id", "partition", "offset", "put_back_at"]
-        ids = [own.topic_id for own in self._plan.sources]
-        rows = self._tables.read(TABLE, columns=names, where=one_of("topic_id", ids)).to_pylist()
-        spans = {(own.topic_id, own.partition): own.ranges for own in self._plan.sources}
+        names = ["plan_id", "partition", "offset", "put_back_at"]
+        rows = self._tables.read(TABLE, columns=names, where=one_of("topic_id", [self._plan.topic_id])).to_pylist()
+        spans = {own.partition: own.ranges for own in self._plan.sources}
         made_at = dt.datetime.fromtimestamp(self._plan.created_at_ms / 1000, dt.UTC)
         for row in rows:
-            if row["plan_id"] == self._plan.plan_id or row["put_back_at"] < made_at:
-                continue
-            if any(a <= row["offset"] <= b for a, b in spans.get((row["topic_id"], row["partition"]), ())):
+            is_newer = row["plan_id"] != self._plan.plan_id and row["put_back_at"] >= made_at
+            if is_newer and any(a <= row["offset"] <= b for a, b in spans.get(row["partition"], ())):
                 text = f"plan {row['plan_id']} put some of these records back since this one was made"
                 raise PlanStale("put_back_since", text, hint=PLAN_AGAIN)
 
@@ -74,12 +72,14 @@ class RedrivenRecords:
             "plan_id": self._plan.plan_id,
             "attempt": attempt,
             "group_id": self._plan.group_id,
+            "topic": self._plan.topic,
+            "topic_id": self._plan.topic_id,
             "target_topic": target.topic,
             "target_topic_id": target.topic_id,
             "put_back_at": now,
         }
         for number, place in zip_longest(numbers, places):
-            source = self._list.address(number)._asdict()
+            source = dict(zip(("partition", "offset"), self._list.place(number), strict=True))
             partition, offset = place or (None, None)
             new = {"target_partition": partition, "target_offset": offset, "reason": None if place else why or _LOST}
             self._rows.append({**own, "number": number, **source, **new})
@@ -115,23 +115,9 @@ class RedrivenRecords:
         for partition, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
             places.setdefault(partition, []).append(offset)
         group, topic = GroupId(self._plan.group_id), TopicId(self._plan.target.topic_id)
-        ranges = [
-            AffectedRange(
-                key=SharePartition(group_id=group, topic_id=topic, partition=partition),
-                first_offset=min(offsets),
-                last_offset=max(offsets),
-                state_partition=None,
-                record_offset=None,
-                hidden=tuple((a + 1, b - 1) for a, b in pairwise(sorted(offsets)) if b > a + 1),
-            )
-            for partition, offsets in places.items()
-        ]
-        if not ranges:
-            return ""
-        counts = RecordOutcomes(self._tables, self._plan.cluster_id, None, ranges).outcomes().values()
-        finished, died = sum(one.acknowledged for one in counts), sum(one.archived for one in counts)
-        known = f"by the exported history {group} finished {finished:,} of them since, and {died:,} were archived again"
-        return f"; {known}"
+        acknowledged, archived = outcomes_of(self._tables, self._plan.cluster_id, group, topic, places)
+        what = f"{self._plan.group_id} finished {acknowledged:,} of them since, and {archived:,} were archived again"
+        return f"; by the exported history {what}"
 
     def _found(self, ends: Mapping[str, int]) -> tuple[dict[int, tuple[int, int]], str]:
         """Partition and offset by number, by the headers of the records in the target; and why others are not there."""

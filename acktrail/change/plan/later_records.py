@@ -13,7 +13,7 @@ from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import OffsetRanges, Span
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
-_MOST_OFFSETS: Final = 300_000
+_MOST_OFFSETS: Final = 100_000
 """Behind the first records, of all partitions together, that are read."""
 _TERMINAL: Final = frozenset({int(DeliveryState.ACKNOWLEDGED), int(DeliveryState.ARCHIVED)})
 Keys = Mapping[int, Mapping[bytes, int]]

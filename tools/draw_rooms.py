@@ -34,6 +34,7 @@ PACKAGES: Final = {
     "acktrail_expansion": "extras",
     "acktrail_mcp": "extras",
     "acktrail_migration": "extras",
+    "acktrail_redrive": "extras",
 }
 """Package to the folder that is its source root."""
 ABOUT: Final = {
@@ -61,6 +62,7 @@ ABOUT: Final = {
     "acktrail_expansion": "extra: more partitions",
     "acktrail_mcp": "extra: questions of agents",
     "acktrail_migration": "extra: to another cluster",
+    "acktrail_redrive": "extra: records put back",
 }
 """What each room is for, in a few words."""
 _BRANCHES: Final = frozenset(room for room, words in ABOUT.items() if words.startswith("extra"))

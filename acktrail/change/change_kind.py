@@ -119,7 +119,7 @@ class ChangeOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How a change that sends piece by piece goes on: at most `rate` pieces a second, and only the `first` of those
+    """How a change that sends piece by piece continues: at most `rate` pieces a second, and only the `first` of those
     that are left; None: no limit."""
 
     rate: float | None = None

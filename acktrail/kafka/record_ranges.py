@@ -15,7 +15,7 @@ from acktrail.kafka.log_stretches import read_batches
 from acktrail.model.offset_ranges import Span, joined
 
 _NEAR: Final = 2_000
-"""Offsets between two records that are read along rather than asked for anew."""
+"""Offsets between two records that are read along rather than asked for by themselves."""
 _LOOKED_BYTES: Final = 16 << 20
 _OF_KIND: Final = {
     BatchKind.CONTROL: "a marker of a transaction, no record",

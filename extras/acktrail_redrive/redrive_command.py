@@ -57,8 +57,9 @@ def plan_redrive(
     out: options.Out = None,
     at: OfBoth,
 ) -> None:
-    """Show which archived records would be put back, into which topic, and which groups would get them. Nothing is
-    changed.
+    """Show which archived records would be put back. Nothing is changed.
+
+    The plan says into which topic, and which groups would get them.
 
     The records are read from their own log by topic, partition and offset. The plan holds their list: it means the same
     tomorrow. `acktrail change apply` writes them, each exactly once, with key, value, headers and time as they were and

@@ -4,7 +4,7 @@ journal of what was written.
 The row ``before_call`` has the ranges of the list that become one transaction each. The id of a transaction follows
 from plan, attempt and range, and is used once. So after a crash the coordinators say which ranges were written. A
 writer that was thought dead cannot commit: right before each commit it looks in the audit whether the lease is still
-its own, and whoever verifies takes the lease first, then ends what is open.
+its own, and a verification takes the lease first, then ends what is open.
 """
 
 from __future__ import annotations

@@ -149,8 +149,8 @@ def _about_target(plan: RedrivePlan) -> Iterator[Found]:
         text = f"the largest record has {plan.largest_bytes:,} bytes, and max.message.bytes is {target.most_bytes:,}"
         yield Severity.REFUSAL, "too_large", text
     if not plan.keeps_partitions:
-        text = f"it has {counted(target.partition_count, 'partition')}, not {plan.partition_count}: keys choose the partition"
-        yield Severity.WARNING, "other_partitions", f"{text} as Kafka's own clients do (murmur2)"
+        text = f"it has {counted(target.partition_count, 'partition')}, not {plan.partition_count}: keys choose theirs"
+        yield Severity.WARNING, "other_partitions", f"{text}, as in Kafka's own clients (murmur2)"
     limit = target.retention_ms
     if limit is not None and limit >= 0 and plan.oldest_ms is not None and plan.oldest_ms + limit < plan.created_at_ms:
         text = f"records from {instant_text(plan.oldest_ms)} on keep their times, and retention.ms is {limit}"

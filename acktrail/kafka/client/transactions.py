@@ -1,7 +1,8 @@
 """How transactions ended, asked of their coordinators, for transactional ids that are used for one transaction only.
 
-Whoever ends an open transaction decides how it ended: the coordinator takes the first EndTxn, and refuses a later one
-with INVALID_TXN_STATE. So the answer after `Transactions.end_open` is final, also while the writer still lives.
+The first process that ends an open transaction decides how it ended: the coordinator takes the first EndTxn, and
+refuses a later one with INVALID_TXN_STATE. So the answer after `Transactions.end_open` is final, also while the writer
+still lives.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _OF_KIND: Final = {
 }
 _COMPACTED: Final = "compaction removed it"
 DELETED: Final = "the log does not have it any more (retention)"
-OPEN: Final = "it is beyond the last stable offset: a transaction is open"
+OPEN: Final = "it is beyond what can be read: a transaction is open, or the log lost its end"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class Transactions:
 
     def check_right(self, transactional_id: str) -> None:
         """Raise NotAuthorized unless this principal may write with an id. Nothing is changed: no producer has it."""
-        backoff = Backoff(self._client.request_timeout_s)
+        backoff = Backoff(2 * self._client.request_timeout_s)  # the first question makes the topic of transactions
         while True:
             nodes = self._coordinators([transactional_id])
             code = self._end(transactional_id, nodes[transactional_id], *_NO_PRODUCER) if nodes else NONE

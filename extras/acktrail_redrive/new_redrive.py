@@ -153,10 +153,14 @@ def _chosen(history: HistoryReader, request: RedriveRequest, limit: int) -> list
 
 def _only_topic(history: HistoryReader, chosen: Sequence[_Chosen], request: RedriveRequest) -> str:
     names = sorted({history.topic(each.topic_id).topic or each.topic_id for each in chosen})
-    if len(names) > 1 or not (names or request.topic):
-        what = f"group {request.group!r} archived records of {few(names) if names else 'no topic'}"
-        raise InputError(f"{what}: one plan is about one topic", hint="give --topic TOPIC")
-    return names[0] if names else request.topic or ""
+    if len(names) > 1:
+        what = f"group {request.group!r} archived records of {few(names)}: one plan is about one topic"
+        raise InputError(what, hint="give --topic TOPIC")
+    topic = names[0] if names else request.topic
+    if topic is None:
+        what = f"no archived record of group {request.group!r} is asked for"
+        raise InputError(what, hint="`acktrail record archived GROUP` lists those that there are")
+    return topic
 
 
 def _target(admin: ShareGroupAdmin, topic: str) -> TargetTopic:

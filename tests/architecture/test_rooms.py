@@ -29,11 +29,11 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 48_330,
-    "lines of the trunk": 40_150,
-    "lines of tests": 42_800,
-    "lines of the largest room": 3_990,
-    "modules": 358,
+    "lines of the wheel": 49_820,
+    "lines of the trunk": 40_800,
+    "lines of tests": 43_300,
+    "lines of the largest room": 4_100,
+    "modules": 373,
 }
 """Lines of code, Python and templates, without blanks, comments and docstrings. They rise with what users gain."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

@@ -202,7 +202,8 @@ def verify(
 ) -> None:
     """Determine the outcome of a plan. Use it after the process was killed or the broker did not answer.
 
-    Nothing is changed in the cluster.
+    Start offsets and records stay as they are. Open transactions of a redrive
+    are aborted.
     """
     target = at.needed
     loaded = change_preview.load_any_plan(plan, target)

@@ -51,7 +51,8 @@ class Poisoned(World):
         self.settle(self.name, self.topic, RECORDS * PARTITIONS, lambda p: accept if p[1] % EVERY else reject)
 
     def export(self, capsys: pytest.CaptureFixture[str], *words: str) -> None:
-        assert run(capsys, "run", "export", *self.arguments(), *words).code == 0
+        done = run(capsys, "run", "export", *self.arguments(), *words)
+        assert done.code == 0, done
         assert run(capsys, "run", "history", "--tables", self.tables.uri).code == 0
 
     def target(self, partitions: int = PARTITIONS, **configs: str) -> str:

@@ -19,7 +19,7 @@ from acktrail.change.apply.leased_attempt import Attempt
 from acktrail.change.change_kind import Pace, Settled
 from acktrail.change.cluster import Cluster
 from acktrail.change.plan.change_plan import with_hash
-from acktrail.errors import ChangeInProgress, ChangeRefused, OutcomeUnknown, PlanStale
+from acktrail.errors import ChangeInProgress, ChangeRefused, InputError, OutcomeUnknown, PlanStale
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail_redrive import put_back
 
@@ -155,7 +155,10 @@ def test_what_is_chosen_and_what_is_refused(poisoned: Poisoned) -> None:
 
     assert chosen() == ALL
     assert chosen(partition=1, offsets=(10, 20)) == [(1, 10), (1, 15), (1, 20)]
-    assert chosen(causes=("limit",)) == chosen(least_deliveries=2) == []
+    own = poisoned.topic
+    assert chosen(topic=own, causes=("limit",)) == chosen(topic=own, least_deliveries=2) == []
+    with pytest.raises(InputError, match="no archived record"):
+        chosen(least_deliveries=2)
     assert chosen(most=3) == ALL[:3]
     plan = poisoned.planned(topic, offsets=(0, 9))
     assert {notice.rule for notice in plan.notices} >= {"other_partitions", "later_finished"}

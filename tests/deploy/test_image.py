@@ -112,8 +112,8 @@ def settings(tmp_path: Path, bucket: TablesConfig, s3: S3, broker: EmbeddedBroke
     made = tmp_path / "etc"
     made.mkdir(mode=0o755)
     (made / "worker.toml").write_text("\n".join(lines).replace("${file:s3", "${file:/etc/acktrail/s3"))
-    for name, plugin in (("state", "ShareGroupStateSource"), ("offsets", "ShareGroupOffsetsSource")):
-        config = {"connector.class": plugin, **({"interval.ms": "1000"} if name == "offsets" else {})}
+    for name, plugin in (("state", "ShareGroupStateSource"), ("observations", "ShareGroupOffsetsSource")):
+        config = {"connector.class": plugin, **({"interval.ms": "1000"} if name == "observations" else {})}
         (made / f"{name}.json").write_text(json.dumps({"name": name, "config": config}))
     (made / "tables.properties").write_text("".join(f"{name}={value}\n" for name, value in options.items()))
     secret = made / "s3.secret"
@@ -135,7 +135,7 @@ def test_worker_exports_spark_reconciles_and_dashboard_shows(
     """A worker in a container exports to S3, reports itself healthy, and ends with 0 on SIGTERM. The image with Spark
     reconciles that, and a dashboard in another one shows the group. None says the secret."""
     options = (*LOCKED, "--detach", "--init", "--volume", f"{settings}:/etc/acktrail:ro")
-    files = [f"/etc/acktrail/{name}" for name in ("worker.toml", "state.json", "offsets.json")]
+    files = [f"/etc/acktrail/{name}" for name in ("worker.toml", "state.json", "observations.json")]
     podman.done("run", *options, "--name", "worker", NAME, "connect", "standalone", *files)
     until(lambda: podman.is_healthy("worker"), what="a healthy worker")
     here = s3.direct(bucket)

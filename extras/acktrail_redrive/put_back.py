@@ -17,7 +17,7 @@ from acktrail.change.change_kind import ChangeRun
 from acktrail.errors import AcktrailError, PlanStale
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
-from acktrail.kafka.client.transactions import Ending, Transactions
+from acktrail.kafka.client.transactions import TransactionEnding, Transactions
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.record_ranges import SourceRecord, TopicRecords
 from acktrail.model.offset_ranges import Span, joined
@@ -100,7 +100,7 @@ class PutBack:
                 ending = self._transactions.end_open([own])[own].ending
             except AcktrailError as error:
                 return Outcome.UNKNOWN, f"{failure.message}; {error.message}"
-            if ending is not Ending.COMMITTED:
+            if ending is not TransactionEnding.COMMITTED:
                 return Outcome.REFUSED, failure.message
         self._stored.add(self._attempt.number, range(part[0], part[1] + 1), places or ())
         return Outcome.DONE, None

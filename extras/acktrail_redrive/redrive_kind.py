@@ -24,7 +24,7 @@ from acktrail.dataclass_json import stored_object
 from acktrail.errors import AcktrailError, NotAuthorized, PartlyDone, PlanStale, RetryableError
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
-from acktrail.kafka.client.transactions import Ending, Transactions
+from acktrail.kafka.client.transactions import TransactionEnding, Transactions
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.model.acls import Acl
 from acktrail.model.offset_ranges import OffsetRanges, Span
@@ -204,7 +204,7 @@ def _endings(
     ids = {part: id_of(run.plan, attempt, part) for part in parts}
     found = Transactions(client_of(run.cluster.admin)).end_open(ids.values())
     known = stored.numbers
-    written = [part for part in parts if found[ids[part]].ending is Ending.COMMITTED or part[0] in known]
-    forgotten = [part for part in parts if found[ids[part]].ending is Ending.NONE and part not in written]
+    written = [part for part in parts if found[ids[part]].ending is TransactionEnding.COMMITTED or part[0] in known]
+    forgotten = [part for part in parts if found[ids[part]].ending is TransactionEnding.NONE and part not in written]
     is_old = bool(parts) and run.journal.now_ms - request["at"].timestamp() * 1000 > _EXPIRES_MS
     return written, not (is_old and forgotten)

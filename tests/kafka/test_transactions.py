@@ -13,7 +13,7 @@ from servers.workload import Workload
 from acktrail.config import KafkaConfig
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.kafka.client.transactions import Ending, Transactions
+from acktrail.kafka.client.transactions import TransactionEnding, Transactions
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def test_first_end_of_a_transaction_counts(transactions: Transactions, kafka: Ka
     workload.create_topic(topic)
     transactions.check_right(never)
     loser, winner = (begun(kafka, topic, each) for each in (lost, kept))
-    assert transactions.describe([lost])[lost].ending is Ending.OPEN
+    assert transactions.describe([lost])[lost].ending is TransactionEnding.OPEN
     winner.commit_transaction(30)
     found = transactions.end_open([never, lost, kept])
     assert {name: one.ending for name, one in found.items()} == {
-        never: Ending.NONE,
-        lost: Ending.ABORTED,
-        kept: Ending.COMMITTED,
+        never: TransactionEnding.NONE,
+        lost: TransactionEnding.ABORTED,
+        kept: TransactionEnding.COMMITTED,
     }
     with pytest.raises(KafkaException):
         loser.commit_transaction(30)

@@ -34,7 +34,7 @@ _NOT_FOUND: Final = 105
 _NO_PRODUCER: Final = (0, 0)
 
 
-class Ending(StrEnum):
+class TransactionEnding(StrEnum):
     """How the only transaction of an id ended. NONE: it was never begun. OPEN: it has not ended."""
 
     NONE = "none"
@@ -46,21 +46,21 @@ class Ending(StrEnum):
 
 
 _ENDINGS: Final = {
-    "Empty": Ending.NONE,
-    "Ongoing": Ending.OPEN,
-    "PrepareCommit": Ending.ENDING,
-    "PrepareAbort": Ending.ENDING,
-    "PrepareEpochFence": Ending.ENDING,
-    "CompleteCommit": Ending.COMMITTED,
-    "CompleteAbort": Ending.ABORTED,
-    "Dead": Ending.NONE,
+    "Empty": TransactionEnding.NONE,
+    "Ongoing": TransactionEnding.OPEN,
+    "PrepareCommit": TransactionEnding.ENDING,
+    "PrepareAbort": TransactionEnding.ENDING,
+    "PrepareEpochFence": TransactionEnding.ENDING,
+    "CompleteCommit": TransactionEnding.COMMITTED,
+    "CompleteAbort": TransactionEnding.ABORTED,
+    "Dead": TransactionEnding.NONE,
 }
 
 
 class Transaction(NamedTuple):
     """A transaction as its coordinator describes it."""
 
-    ending: Ending
+    ending: TransactionEnding
     producer_id: int = -1
     producer_epoch: int = -1
 
@@ -90,11 +90,13 @@ class Transactions:
         wanted, backoff = [*dict.fromkeys(ids)], Backoff(2 * self._client.request_timeout_s)
         while True:
             found = self.describe(wanted)
-            left = [each for each, one in found.items() if one.ending in (Ending.OPEN, Ending.ENDING)]
+            left = [
+                each for each, one in found.items() if one.ending in (TransactionEnding.OPEN, TransactionEnding.ENDING)
+            ]
             if not left:
                 return found
             for each in left:
-                if found[each].ending is Ending.OPEN:
+                if found[each].ending is TransactionEnding.OPEN:
                     self._abort(each, found[each])
             if not backoff.wait():
                 raise RetryableError(f"the transaction of {left[0]} does not end", hint="try again")
@@ -154,9 +156,9 @@ class Transactions:
 def _transactions(rows: Iterable[Any]) -> Iterator[tuple[str, Transaction]]:
     for row in rows:
         if row.error_code == _NOT_FOUND:
-            yield row.transactional_id, Transaction(Ending.NONE)
+            yield row.transactional_id, Transaction(TransactionEnding.NONE)
         elif row.error_code == NONE:
-            ending = _ENDINGS.get(row.transaction_state, Ending.ENDING)
+            ending = _ENDINGS.get(row.transaction_state, TransactionEnding.ENDING)
             yield row.transactional_id, Transaction(ending, row.producer_id, row.producer_epoch)
         elif row.error_code not in MOVED_COORDINATOR | ASK_AGAIN:
             raise _error(row.error_code, row.transactional_id)

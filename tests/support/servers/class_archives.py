@@ -21,6 +21,7 @@ from servers.workload import Workload
 from acktrail import config
 from acktrail.java import find_java
 from acktrail_embedded import DEFAULT_VERSION, EmbeddedBroker
+from acktrail_embedded.kafka import embedded_broker
 from acktrail_embedded.kafka.installation import install
 from acktrail_jobs.session import end_java, spark_session
 
@@ -78,7 +79,8 @@ def _archives(home: Path, java: Path) -> Iterator[tuple[str, Path]]:
 def _recorded(home: Path, java: Path, pattern: str, archive: Path, use: Callable[[], None]) -> None:
     """`use` starts the JVM whose classes are archived when it ends."""
     _write_launcher(home, java, "-XX:ArchiveClassesAtExit", {pattern: archive})
-    with patch.dict(os.environ, JAVA_HOME=str(home)):
+    # A JVM writes the archive when it ends, which takes longer than a broker may take to end on a busy machine.
+    with patch.dict(os.environ, JAVA_HOME=str(home)), patch.object(embedded_broker, "_GRACE_S", 200.0):
         use()
     if not archive.exists():
         raise FileNotFoundError(archive)

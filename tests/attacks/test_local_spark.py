@@ -12,6 +12,7 @@ from drivers.own_process import finished
 
 RUN = """
 import json, psutil
+from contextlib import suppress
 from acktrail_jobs.session import spark_session
 
 def lines(process):
@@ -24,10 +25,11 @@ with spark_session("local[2]") as session:
     assert session.sparkContext.parallelize(range(9), 3).map(lambda each: each * 2).sum() == 72
     own = psutil.Process()
     processes = [own, *own.children(recursive=True)]
-    listening = [
-        (process.name(), each.laddr.ip)
-        for process in processes for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN
-    ]
+    listening = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # a worker of Spark's may end meanwhile
+            of_process = [each for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN]
+            listening += [(process.name(), each.laddr.ip) for each in of_process]
     security = session.sparkContext._jvm.org.apache.spark.SparkEnv.get().securityManager()
     secret = security.getSecretKey()
     print(json.dumps({

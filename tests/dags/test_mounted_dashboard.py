@@ -244,7 +244,7 @@ def test_every_link_leads_to_its_page(
         messages = [message.address(dashboards[0]) for message in sent]
         documents = [at for file in DOCS.rglob("*.md") for at in OF_DOCUMENT.findall(file.read_text())]
         documents = [url + at.replace("/PROFILE", folder) for at in documents if bool(folder) == ("/PROFILE" in at)]
-        documents = [at if "?" in at else f"{at}/" for at in documents]  # alerts add a page to it
+        documents = [at if "?" in at else f"{at.rstrip('/')}/" for at in documents]  # alerts add a page to it
         assert documents
         for address in (*messages, *dashboards, *documents):
             opened(server, page_in_frame(url, address))

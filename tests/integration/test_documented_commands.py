@@ -75,6 +75,10 @@ NOT_RUN: Final = {
         "docs/tutorials/poison-record.md",
         "kafka-console-consumer.sh --bootstrap-server broker-1:9092 --topic orders --partition 0 --offset 7",
     ): "a tool of Kafka",
+    (
+        "docs/how-to/redrive.md",
+        "acktrail run export && acktrail run history          # which records are archived now",
+    ): "needs archived records",
 }
 """The first line of each block that is marked so in its document, and the reason that stands there."""
 

@@ -296,5 +296,5 @@ def test_a_transaction_that_is_open_is_counted_where_its_end_does_not_matter(wor
         assert (plan["totals"]["unit"], plan["totals"]["to_deliver"]) == (unit, ahead)
         assert ("offsets_not_records" in {notice["rule"] for notice in plan["notices"]}) is (unit == "offsets")
         shown = plan_text(from_json_value(ResetPlan, plan))
-        assert ("13 offsets (control records" in shown) is (unit == "offsets")
+        assert ("13 offsets (with control records" in shown) is (unit == "offsets")
     producer.abort_transaction()

@@ -92,7 +92,7 @@ def test_pip_can_install_what_uv_installs() -> None:
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
 
-    edges = {"kafka", "tables", "spark", "quality", "airflow", "connect", "dashboard", "mcp", "demo"}
+    edges = {"kafka", "tables", "spark", "quality", "airflow", "connect", "dashboard", "mcp", "demo", "redrive"}
     assert set(extras) == edges | {"all"}
     (whole,) = extras["all"]
     assert set(whole.removeprefix("acktrail[").removesuffix("]").split(",")) == set(extras) - {"all"}

@@ -46,6 +46,7 @@ READERS: Final[dict[str, tuple[str, ...]]] = {
     "tables repair": (),
     "tables maintain": ("--execute",),
     "tables metrics": (),
+    "tables views": (),
     "tables verify": _IN_PROCESS,
     "dashboard evidence write": (),
     "dashboard report": (),
@@ -55,7 +56,7 @@ READERS: Final[dict[str, tuple[str, ...]]] = {
 """Commands that only read tables, or change those that are there, with arguments that need no broker."""
 OTHERS: Final = {
     *("run export", "run stream", "tables import", "groups delete", "groups delete-offsets", "groups config set"),
-    *("change plan reset", "change plan migration", "expand plan", "expand check"),
+    *("change plan reset", "change plan migration", "change plan redrive", "expand plan", "expand check"),
     "doctor",  # says what is there, and what is to be done
     "dashboard evidence verify",  # of a pack that was written before: tests/dashboard/test_evidence.py
 }

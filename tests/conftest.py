@@ -9,7 +9,6 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +19,6 @@ from drivers.process_sharing import ScopeSharing
 from hypothesis import HealthCheck, settings
 from servers.guarded_broker import GuardedBroker
 from servers.s3_server import S3, running_s3
-from servers.shared_servers import end_shared_servers, shared_server
 from servers.workload import Worked, Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -57,7 +55,7 @@ _ONE_PROCESS = {
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
     "expectations": re.compile(r"\badd_spark\("),
     "faults": re.compile(r"\brunning: Export\b"),
-    "rights": re.compile(r"\bguarded_workload\b|fixturevalue\(\"guarded\"\)"),
+    "rights": re.compile(r"\bguarded_workload\b|\bguarded: GuardedBroker\b|fixturevalue\(\"guarded\"\)"),
     "plans": re.compile(r"\bchange\.world import .*\bScene\b"),
 }
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
@@ -65,6 +63,9 @@ starve each other; the faults share a broker and a worker, others a broker of th
 a process of its own: after other tests' sessions it was seen to end the session that frames are of. A module that
 starts Spark in processes of its own runs in any."""
 
+_SHARED_SERVERS = ("guarded", "spark", "scene")
+"""Fixtures that such modules share. They do not wait for the end of the run: an idle broker takes CPU all the time."""
+_running: list[tuple[pytest.FixtureDef[Any], Any]] = []
 
 _TROUBLE: Final = re.compile(r" (WARN|ERROR|FATAL) |OutOfMemory|deadlock|Too many open files", re.IGNORECASE)
 _LINES: Final = 15
@@ -72,6 +73,8 @@ _LINES: Final = 15
 
 def diagnosis(broker: EmbeddedBroker) -> str:
     """The last lines of trouble in its log; of a broker that is not running, the last lines of all."""
+    if not broker.log_path.exists():
+        return "has ended, and its folder is removed"
     lines = broker.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
     trouble = lines if broker.pid is None else [line[:300] for line in lines if _TROUBLE.search(line)]
     return "\n".join(trouble[-_LINES:])
@@ -152,12 +155,20 @@ def _process_of(module: str) -> str:
     return next((name for name, pattern in _ONE_PROCESS.items() if pattern.search(text)), module)
 
 
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> None:
+    """Remembers what is to end early."""
+    if fixturedef.argname in _SHARED_SERVERS and request.scope == "session":
+        _running.append((fixturedef, request))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What modules of one process share ends with the last of them."""
+    """What modules of one process share ends with the last of them, and starts again for who asks later."""
     name = _process_of(str(item.path))
     if name in _ONE_PROCESS and (nextitem is None or _process_of(str(nextitem.path)) != name):
-        end_shared_servers()
+        while _running:
+            fixture, request = _running.pop()
+            fixture.finish(request)
 
 
 @pytest.fixture(autouse=True)
@@ -193,7 +204,7 @@ def workload(broker: EmbeddedBroker) -> Workload:
 def guarded() -> Iterator[GuardedBroker]:
     """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
     names = ("admin", "reader", "revoked", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
-    with shared_server(GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")})) as running:
+    with GuardedBroker({name: f"{name}-secret" for name in (*names, "unwelcome")}) as running:
         yield running
 
 
@@ -229,12 +240,6 @@ def bucket(s3: S3) -> TablesConfig:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The session that jobs find and use until it ends."""
-    with shared_server(_spark()) as session:
-        yield session
-
-
-@contextmanager
-def _spark() -> Iterator[Any]:
     from acktrail_jobs.session import spark_session
 
     with pytest.MonkeyPatch.context() as patched, spark_session("local[2]") as session:

@@ -8,14 +8,13 @@ import pytest
 from change.world import RECORDS, TOPIC, Command, Scene
 from drivers.command_line import Done, run
 from servers.real_broker import releases
-from servers.shared_servers import shared_server
 
 from acktrail_embedded.kafka.embedded_broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="session", params=releases("4.3.1", "4.4.0"))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with shared_server(EmbeddedBroker(request.param)) as broker:
+    with EmbeddedBroker(request.param) as broker:
         made = Scene.at(broker.config(), tmp_path_factory.mktemp("life"))
         made.broker = broker
         made.make_topic(TOPIC, 2, RECORDS)

@@ -14,7 +14,6 @@ from drivers.airflow_scene import AirflowReviewer, Scene
 from drivers.sent_messages import FACTORY, FILE, messages
 from extras.expansion.change.test_expansion_plan import HOSTILE, a_group, a_plan
 from servers.kafka_proxy import kafka_proxy
-from servers.shared_servers import shared_server
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
@@ -92,7 +91,7 @@ def test_lost_request_fails_the_run_until_it_is_settled(
     from acktrail_provider.airflow_names import AirflowFailException
 
     monkeypatch.setattr("acktrail_expansion.change.expansion_kind._SPREAD_S", 2.0)
-    with shared_server(EmbeddedBroker()) as broker, kafka_proxy(broker.bootstrap_servers) as network:
+    with EmbeddedBroker() as broker, kafka_proxy(broker.bootstrap_servers) as network:
         for steps in (change_steps, expansion_steps):
             monkeypatch.setattr(steps, "cluster_at", lambda _: network.config())
         Workload(broker.config()).create_topic("lost-request", 1)

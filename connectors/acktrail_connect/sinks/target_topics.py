@@ -36,31 +36,7 @@ from acktrail_connect.sinks.transactional_writer import OutRecord
 
 _LOG: Final = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())  # each call raises what matters to it
-TRANSACTION_S: Final = 60.0
-"""After this the coordinator aborts a transaction whose writer died, unless the next writer came first."""
-_QUEUE_KB: Final = 65_536
 _WAIT_S: Final = 0.1
-_BATCH_BYTES: Final = 1_000_000
-_UNASSIGNED: Final = -1
-_PASSED_ON: Final = ("compression.type", "linger.ms")
-"""Properties of the configuration that are this producer's too."""
-_FENCED: Final = frozenset(
-    {
-        KafkaError._FENCED,  # noqa: SLF001  # librdkafka's own codes have names with an underscore
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        90,  # PRODUCER_FENCED
-    }
-)
-_TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-_NAMED: Final = re.compile(r'partition "([^"]+)"')
-"""In librdkafka's words for a topic that is refused."""
-_REFUSED: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 _PARTITION: Final = "partition"

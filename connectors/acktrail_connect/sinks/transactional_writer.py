@@ -52,9 +52,6 @@ _REFUSED: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_COMPACTED: Final = {"cleanup.policy": "compact"}
-_PARTITION: Final = "partition"
 
 
 @dataclass(frozen=True, slots=True)

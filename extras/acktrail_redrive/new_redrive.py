@@ -26,10 +26,10 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.text_tables import few
 from acktrail.times import new_run_id, now_ms
+from acktrail_redrive.redrive_headers import COUNT, header_number
 from acktrail_redrive.redrive_plan import KIND, CauseCount, PartitionRecords, RedrivePlan, TargetTopic, TopicReader
+from acktrail_redrive.redriven_records import TABLE
 
-TABLE: Final = "redriven_records"
-COUNT_HEADER: Final = b"acktrail.redrive.count"
 _LIMIT: Final = "share.delivery.count.limit"
 _DEFAULT_LIMIT: Final = 5
 _RECREATED: Final = "the topic was deleted or recreated since"
@@ -215,8 +215,7 @@ class _Findings:
 
     def _take(self, record: SourceRecord, cause: RedriveCause) -> None:
         span, times = (record.offset, record.offset), self._earlier[record.partition, record.offset]
-        header = dict(record.headers).get(COUNT_HEADER) or b"0"
-        times += int(header) if header.isdigit() else 0
+        times += header_number(record.headers, COUNT) or 0
         is_looped = times >= self._request.most_attempts
         if is_looped or len(self.sizes) >= self._request.most:
             self.lacking[record.partition, _GUARD.format(times) if is_looped else _CUT].append(span)

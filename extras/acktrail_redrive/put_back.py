@@ -23,6 +23,7 @@ from acktrail.kafka.record_ranges import SourceRecord, TopicRecords
 from acktrail.model.offset_ranges import Span, joined
 from acktrail_connect.sinks.transactional_writer import OutRecord, TransactionalWriter
 from acktrail_redrive import IDS
+from acktrail_redrive.redrive_headers import COUNT, NUMBER, PLAN, header_number
 from acktrail_redrive.redrive_plan import RecordList, RedrivePlan
 from acktrail_redrive.redriven_records import RedrivenRecords
 
@@ -32,7 +33,6 @@ _MOST_BYTES: Final = 16 << 20
 _PAUSE_S: Final = 2.0
 """Of records at the given rate are in a transaction: so long a stop waits."""
 _BATCH_BYTES: Final = 1_000_000
-_COUNT: Final = "acktrail.redrive.count"
 
 
 def id_of(plan: RedrivePlan, attempt: int, part: Span) -> str:
@@ -122,16 +122,14 @@ class PutBack:
         return found
 
     def _out(self, number: int, record: SourceRecord) -> OutRecord:
-        before = dict(record.headers).get(_COUNT.encode()) or b"0"
-        count = int(before) + 1 if before.isdigit() else 1
         added = {
             "acktrail.redrive.group": self._plan.group_id,
             "acktrail.redrive.topic": self._plan.topic,
             "acktrail.redrive.partition": record.partition,
             "acktrail.redrive.offset": record.offset,
-            "acktrail.redrive.plan": self._plan.plan_id,
-            "acktrail.redrive.number": number,
-            _COUNT: count,
+            PLAN: self._plan.plan_id,
+            NUMBER: number,
+            COUNT: (header_number(record.headers, COUNT) or 0) + 1,
         }
         kept = [(name.decode("utf-8", "replace"), value) for name, value in record.headers]
         headers = [(name, value) for name, value in kept if name not in added]

@@ -21,10 +21,11 @@ from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Ex
 from acktrail.change.plan.notices import refusal_error
 from acktrail.change.verify.reset_verification import note_found, unsettled
 from acktrail.dataclass_json import stored_object
-from acktrail.errors import AcktrailError, NotAuthorized, PartlyDone, PlanStale, RetryableError
+from acktrail.errors import AcktrailError, NotAuthorized, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.transactions import TransactionEnding, Transactions
+from acktrail.kafka.describe_configs import broker_config
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.model.acls import Acl
 from acktrail.model.offset_ranges import OffsetRanges, Span
@@ -33,12 +34,16 @@ from acktrail.times import instant_text
 from acktrail.view.wording import counted
 from acktrail_redrive import IDS
 from acktrail_redrive.put_back import PutBack, id_of
+from acktrail_redrive.redrive_headers import PLAN
 from acktrail_redrive.redrive_plan import RedrivePlan
 from acktrail_redrive.redriven_records import RedrivenRecords
 
 _SHOWN: Final = 40
-_EXPIRES_MS: Final = 7 * 86_400_000 - 3_600_000
-"""Coordinators forget ids a week after their last transaction (``transactional.id.expiration.ms``)."""
+_KEPT: Final = "transactional.id.expiration.ms"
+_KEPT_MS: Final = 7 * 86_400_000
+"""How long a coordinator keeps an id after its last transaction, by default."""
+_SURELY: Final = 0.9
+"""Of that time, an id is taken to be kept."""
 
 
 class _Redrive(ChangeKind[RedrivePlan]):
@@ -126,6 +131,7 @@ def _check(run: ChangeRun[RedrivePlan]) -> None:
     plan, admin = run.plan, run.cluster.admin
     if plan.refusals:
         raise refusal_error(plan.refusals, plan.groups, rights=REDRIVE.rights(plan))
+    _check_known(run)
     topics = {plan.topic: (plan.topic_id, plan.partition_count)}
     topics[plan.target.topic] = (plan.target.topic_id, plan.target.partition_count)
     for one in admin.known_topics([*topics]):
@@ -139,6 +145,17 @@ def _check(run: ChangeRun[RedrivePlan]) -> None:
             raise PlanStale("records_gone", text, hint=PLAN_AGAIN)
     _check_rights(run)
     RedrivenRecords(run).check_not_put_back()
+
+
+def _check_known(run: ChangeRun[RedrivePlan]) -> None:
+    """Raise OutcomeUnknown where verification could not find out what an attempt wrote: sending it again may double it.
+    (Of a change that sets a value, it may be sent again.)"""
+    found = {row.attempt: row for row in _rows(run) if row.event == Event.VERIFIED}
+    attempt = next((number for number, row in found.items() if row.outcome == "unknown"), None)
+    if attempt is not None:
+        text = f"what attempt {attempt} of plan {run.plan.plan_id} wrote is unknown, so nothing is sent again"
+        hint = f"look in {run.plan.target.topic} for records with this plan in the header {PLAN}, then plan the others"
+        raise OutcomeUnknown(text, hint=hint, data={"plan": run.plan.plan_id})
 
 
 def _check_rights(run: ChangeRun[RedrivePlan]) -> None:
@@ -206,5 +223,11 @@ def _endings(
     known = stored.numbers
     written = [part for part in parts if found[ids[part]].ending is TransactionEnding.COMMITTED or part[0] in known]
     forgotten = [part for part in parts if found[ids[part]].ending is TransactionEnding.NONE and part not in written]
-    is_old = bool(parts) and run.journal.now_ms - request["at"].timestamp() * 1000 > _EXPIRES_MS
-    return written, not (is_old and forgotten)
+    return written, not (forgotten and _may_be_forgotten(run, request))
+
+
+def _may_be_forgotten(run: ChangeRun[RedrivePlan], request: Mapping[str, Any]) -> bool:
+    """Whether coordinators may have dropped ids of this attempt, so that one that was committed looks as never begun.
+    Without DESCRIBE_CONFIGS on the cluster, Kafka's default is taken."""
+    kept_ms = int(broker_config(client_of(run.cluster.admin), _KEPT) or _KEPT_MS)
+    return run.journal.now_ms - request["at"].timestamp() * 1_000 > _SURELY * kept_ms

@@ -21,6 +21,7 @@ from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.view.wording import counted
+from acktrail_redrive.redrive_headers import NUMBER, PLAN, header_number, header_value
 from acktrail_redrive.redrive_plan import RecordList, RedrivePlan
 
 TABLE: Final = "redriven_records"
@@ -130,9 +131,8 @@ class RedrivenRecords:
                 return {}, f"more than {_LOOKED:,} offsets were written to the target since"
             places = {}
             for record in TopicRecords(topic).read({n: own for n, own in spans.items() if own[0][0] <= own[0][1]}):
-                headers = dict(record.headers)
-                if headers.get(b"acktrail.redrive.plan") == own_plan:
-                    number = int(headers.get(b"acktrail.redrive.number") or -1)
+                number = header_number(record.headers, NUMBER)
+                if number is not None and header_value(record.headers, PLAN) == own_plan:
                     places[number] = record.partition, record.offset
             return places, "the target does not have it any more"
         except AcktrailError as error:

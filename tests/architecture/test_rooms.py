@@ -33,7 +33,7 @@ LIMITS: Final = {
     "lines of the trunk": 40_800,
     "lines of tests": 43_300,
     "lines of the largest room": 4_100,
-    "modules": 373,
+    "modules": 374,
 }
 """Lines of code, Python and templates, without blanks, comments and docstrings. They rise with what users gain."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

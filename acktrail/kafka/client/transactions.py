@@ -73,8 +73,8 @@ class Transactions:
         self._client = client
 
     def describe(self, ids: Iterable[str]) -> dict[str, Transaction]:
-        """Return the transaction of each id. Its coordinator forgets one a week after it ended
-        (``transactional.id.expiration.ms``): that is as if it was never begun."""
+        """Return the transaction of each id. Its coordinator forgets one some time after it ended
+        (``transactional.id.expiration.ms``, by default a week): that is as if it was never begun."""
         found: dict[str, Transaction] = {}
         backoff, pending = Backoff(2 * self._client.request_timeout_s), [*dict.fromkeys(ids)]
         while pending:

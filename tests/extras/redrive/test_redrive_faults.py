@@ -14,8 +14,10 @@ from servers.workload import Workload, until
 
 from acktrail.change import api
 from acktrail.change.cluster import Cluster
-from acktrail.errors import NotAuthorized
+from acktrail.errors import NotAuthorized, OutcomeUnknown
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail_redrive import redrive_kind
+from acktrail_redrive.redrive_headers import COUNT, header_number
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
@@ -34,6 +36,27 @@ def test_lost_answers_double_nothing(poisoned: Poisoned) -> None:
             assert proxy.spoiled[api_key] == 1
         assert poisoned.arrived(topic) == ALL
         poisoned.check_places(plan, topic)
+
+
+def test_forgotten_transaction_is_unknown(poisoned: Poisoned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that may have forgotten an id does not show that nothing was written: nothing is sent again."""
+    topic = poisoned.target()
+    plan = poisoned.planned(topic)
+    poisoned.killed(plan, "begun", 1)
+    monkeypatch.setattr(redrive_kind, "broker_config", lambda *_: "1")
+    assert poisoned.find_out(plan).groups == {poisoned.name: "unknown"}
+    with pytest.raises(OutcomeUnknown):
+        poisoned.apply(plan)
+    assert poisoned.arrived(topic) == []
+    monkeypatch.undo()
+    assert poisoned.find_out(plan).groups == {poisoned.name: "not_done"}
+
+
+@pytest.mark.parametrize(
+    ("value", "number"), [(b"3", 3), (b"", None), (None, None), (b"x", None), (b"9" * 5_000, None)]
+)
+def test_header_of_somebody_else_is_no_number(value: bytes | None, number: int | None) -> None:
+    assert header_number([(b"acktrail.redrive.count", b"7"), (b"acktrail.redrive.count", value)], COUNT) == number
 
 
 def test_missing_right_is_one_line(guarded: GuardedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

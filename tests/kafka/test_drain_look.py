@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
 from servers.guarded_broker import GuardedBroker
+from servers.real_broker import broker_of_release, releases
 from servers.workload import Workload, start_at, until
 
 from acktrail.config import KafkaConfig
@@ -26,9 +27,9 @@ pytestmark = pytest.mark.broker
 EXPLICIT = {"share.acknowledgement.mode": "explicit"}
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
 def release(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(version=request.param) as running:
+    with broker_of_release(request) as running:
         yield running
 
 

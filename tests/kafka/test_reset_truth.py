@@ -104,7 +104,7 @@ def test_of_two_applies_with_tables_of_their_own_one_sends(
         assert {row["status"][:2] for row in second.verify(theirs)} == {"OK"}
 
     if moment == "look":
-        once(monkeypatch, reset_execution, "collect_again", overtake, lambda *_, **__: True)
+        once(monkeypatch, reset_execution.ResetAttempt, "compare", overtake, lambda _: True)
     else:
         event = Event.LEASE_TAKEN if moment == "lease" else Event.BEFORE_CALL
         once(monkeypatch, Journal, "note", overtake, has_event(event))

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 OLDEST_AIRFLOW: Final = "2025-10-01"
@@ -24,19 +24,29 @@ OLDEST_AIRFLOW: Final = "2025-10-01"
 NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
+def extras() -> dict[str, list[str]]:
+    """What each extra requires. Not of `demo` and `all`, which take new releases of Airflow only."""
+    found = _project()["optional-dependencies"].items()
+    return {name: required for name, required in found if name not in ("demo", "all")}
+
+
 def required() -> dict[str, str]:
-    """Every requirement of acktrail and its extras by its package."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    of_extras = (each for extra in project["optional-dependencies"].values() for each in extra)
-    found = {match[0]: each for each in (*project["dependencies"], *of_extras) if (match := NAME.match(each))}
+    """Every requirement of acktrail and these extras by its package."""
+    of_extras = (each for required in extras().values() for each in required)
+    found = {match[0]: each for each in (*_project()["dependencies"], *of_extras) if (match := NAME.match(each))}
     return {name: each for name, each in found.items() if name != "acktrail"}
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return project
 
 
 def main(lane: str, uv: str, python: str, wheel: str, folder: str) -> None:
     """Resolve, install, and print what was chosen of acktrail's own requirements."""
     chosen, own = Path(folder) / "versions.txt", required()
     compiled = (uv, "pip", "compile", "--quiet", "--no-config", "--python", python)
-    everything = ("--all-extras", "--group", "test", "pyproject.toml")
+    everything = (*(f"--extra={name}" for name in extras()), "--group", "test", "pyproject.toml")
 
     def run(*command: str, text: str | None = None) -> None:
         subprocess.run(command, check=True, cwd=ROOT, input=text, text=True)
@@ -62,7 +72,7 @@ def main(lane: str, uv: str, python: str, wheel: str, folder: str) -> None:
         "--python",
         str(venv / "bin/python"),
     )
-    run(*install, "--requirement", str(chosen), f"{wheel}[all]")
+    run(*install, "--requirement", str(chosen), f"{wheel}[{','.join(extras())}]")
     listed = subprocess.check_output([uv, "pip", "list", "--format", "json", "--python", str(venv / "bin/python")])
     print(lane, *(f"{each['name']}={each['version']}" for each in json.loads(listed) if each["name"] in own))
 

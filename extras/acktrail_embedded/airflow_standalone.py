@@ -99,7 +99,7 @@ class AirflowStandalone:
 
     def wait_until_healthy(self) -> Self:
         """Ask until metadata, scheduler and DAG processor are healthy. Raises AirflowNotStarted."""
-        api = self.api()
+        api, before = self.api(), dict[int, str]()
         for _ in polling(_START_S):
             health = api.health()
             missing = [name for name in _NEEDED if health.get(name) != "healthy"]
@@ -107,6 +107,10 @@ class AirflowStandalone:
                 return self
             if self._process is None or self._process.poll() is not None:
                 raise AirflowNotStarted("it ended", log_path=self.log_path)
+            ended = _ended_children(self._process.pid)
+            for name in (ended[pid] for pid in ended.keys() & before.keys()):
+                raise AirflowNotStarted(f"its process {name!r} ended", log_path=self.log_path)
+            before = ended
         raise AirflowNotStarted(f"{', '.join(missing)} not healthy after {_START_S:.0f} s", log_path=self.log_path)
 
     def stop(self) -> None:
@@ -131,6 +135,19 @@ class AirflowStandalone:
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), inherited.get("PATH"))))
         own = {"AIRFLOW_HOME": str(self.folder), "PATH": path, "PYTHONUNBUFFERED": "1"}
         return {**inherited, **self._env, **own, "NO_PROXY": direct, "no_proxy": direct}
+
+
+def _ended_children(pid: int | None) -> dict[int, str]:
+    """Children that ended and that their parent did not ask about, by pid with their names. ``airflow standalone`` does
+    not end with one of its processes: it waits for the others."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # over
+            head, _, tail = (process / "stat").read_text("utf-8", "replace").rpartition(")")
+            state, parent = tail.split()[:2]
+            if state == "Z" and int(parent) == pid:
+                found[int(process.name)] = head.partition("(")[2]
+    return found
 
 
 class AirflowPorts(NamedTuple):

@@ -14,7 +14,7 @@ from drivers.airflow_scene import AirflowReviewer
 from extras.embedded.processes import eventually, run_owner
 
 from acktrail_embedded.airflow_api import AirflowRefused, DagWatch, task_log
-from acktrail_embedded.airflow_standalone import AirflowStandalone, free_ports, write_settings
+from acktrail_embedded.airflow_standalone import AirflowNotStarted, AirflowStandalone, free_ports, write_settings
 
 DAGS_FOLDER = Path(__file__).resolve().parents[3] / "dags"
 
@@ -39,6 +39,11 @@ def _environ(process: Path) -> list[bytes]:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def _commands_of(folder: Path, word: str) -> list[int]:
+    """Those with this word on their command line."""
+    return [pid for pid in _processes_of(folder) if word.encode() in (Path("/proc") / f"{pid}/cmdline").read_bytes()]
 
 
 @pytest.mark.airflow
@@ -79,6 +84,20 @@ def _bound_to_loopback(port: int) -> bool:
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.airflow
+@pytest.mark.full
+def test_airflow_without_its_api_server_is_no_airflow_that_starts(tmp_path: Path) -> None:
+    """Airflow's own command goes on when one of its processes has ended. Nobody waits for that one."""
+    airflow = AirflowStandalone(DAGS_FOLDER, folder=tmp_path / "airflow").launch()
+    try:
+        assert eventually(lambda: bool(_commands_of(airflow.folder, "api-server")))
+        os.kill(_commands_of(airflow.folder, "api-server")[0], signal.SIGKILL)
+        with pytest.raises(AirflowNotStarted, match=r"its process '.+' ended"):
+            airflow.wait_until_healthy()
+    finally:
+        airflow.stop()
 
 
 def test_settings_share_nothing(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ EXTRAS: Final = sorted(name for name in registered(ENTRY_POINT) if (ROOT / f"ext
 
 
 @pytest.mark.parametrize(
-    "branch", [name if name in TESTS_WHERE_NAMED else pytest.param(name, marks=pytest.mark.full) for name in EXTRAS]
+    "branch", [name if name == "expansion" else pytest.param(name, marks=pytest.mark.full) for name in EXTRAS]
 )
 def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None:
     """The help names no command of the branch, and quick tests pass. That no module of the trunk imports one of a

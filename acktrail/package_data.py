@@ -1,5 +1,5 @@
-"""Files that packages carry: TOML (rules, faults, keys of connectors) whose errors name file and line; DAGs, and
-what runs acktrail on a machine. Where the installed packages came from."""
+"""Files that packages carry: TOML (rules, faults, metrics, keys of connectors) whose errors name file and line; DAGs,
+and what runs acktrail on a machine. Where the installed packages came from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from acktrail.text_parsing import parse_json, parse_toml
@@ -52,6 +52,20 @@ def check_names(
     for name, each in known.items():
         if name not in row and each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"{name!r} is missing")
+
+
+class MetricDefinition(NamedTuple):
+    """A metric's name, help text and labels. A name that ends with ``_total`` is a counter's."""
+
+    name: str
+    about: str
+    labels: tuple[str, ...]
+
+
+def metric_definitions(package: str, part: str) -> dict[str, MetricDefinition]:
+    """The metrics in a part of a package's ``metrics.toml``, by name."""
+    rows = parse_toml(files(package).joinpath("metrics.toml").read_text("utf-8"))[part]
+    return {name: MetricDefinition(name, own["help"], tuple(own.get("labels", ()))) for name, own in rows.items()}
 
 
 def dags_folder() -> Path:

@@ -128,6 +128,7 @@ def _written() -> Iterator[str]:
     import make_boards
     import report_schema
     import write_faults  # needs the branch of the demo
+    import write_reference
     import write_rules
     import write_tables
 
@@ -138,6 +139,7 @@ def _written() -> Iterator[str]:
         report_schema.FILE: (json.dumps(report_schema.schema(), indent=1) + "\n", "report_schema"),
     }
     files |= {page: (text, "write_tables") for page, text in write_tables.pages().items()}
+    files |= {page: (text, "write_reference") for page, text in write_reference.pages().items()}
     files |= {make_boards.FOLDER / name: (text, "make_boards") for name, text in make_boards.boards().items()}
     for file, (text, tool) in files.items():
         if not file.exists() or file.read_text("utf-8") != text:

@@ -1,4 +1,4 @@
-"""Families of gauges for Prometheus, and names from a cluster as harmless values of labels."""
+"""Families of metrics for Prometheus, and names from a cluster as harmless values of labels."""
 
 from __future__ import annotations
 
@@ -6,18 +6,30 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from acktrail import __version__
+from acktrail.package_data import MetricDefinition, metric_definitions
 from acktrail.text_tables import printable
 
 _MOST: Final = 200
 _KEPT: Final = 160
 
 
-def build_info() -> GaugeMetricFamily:
+Definitions = Mapping[str, MetricDefinition]
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+def family_of(definition: MetricDefinition, *before: str) -> Family:
+    """An empty family, with the labels `before` those of its definition."""
+    make = CounterMetricFamily if definition.name.endswith("_total") else GaugeMetricFamily
+    return make(definition.name, definition.about, labels=[*before, *definition.labels])
+
+
+def build_info() -> Family:
     """1, with the version as a label."""
-    build = GaugeMetricFamily("acktrail_build_info", "Version of acktrail.", labels=["version"])
+    (definition,) = metric_definitions("acktrail.serving", "build").values()
+    build = family_of(definition)
     build.add_metric([__version__], 1)
     return build
 
@@ -36,24 +48,24 @@ def label_value(name: str) -> str:
     return f"{shown[:_KEPT]}~{digest}"
 
 
-def each(cluster: str, name: str, about: str, samples: Iterable[tuple[Any, ...]], *labels: str) -> Metric:
-    """A family with the label ``cluster`` before `labels`. Its series are `samples`: the values of `labels`, then the
-    number; one without a number is left out."""
-    family = GaugeMetricFamily(f"acktrail_{name}", about, labels=["cluster", *labels])
+def each(definitions: Definitions, cluster: str, name: str, samples: Iterable[tuple[Any, ...]]) -> Metric:
+    """The family ``acktrail_<name>`` with the label ``cluster`` before its own. Its series are `samples`: the values of
+    its own labels, then the number; one without a number is left out."""
+    family = family_of(definitions[f"acktrail_{name}"], "cluster")
     for *values, number in samples:
         if number is not None:
             family.add_metric([*map(label_value, (cluster, *values))], number)
     return family
 
 
-def one(cluster: str, name: str, about: str, number: float | None) -> Metric:
+def one(definitions: Definitions, cluster: str, name: str, number: float | None) -> Metric:
     """A family with one series; none where `number` is not known."""
-    return each(cluster, name, about, [(number,)])
+    return each(definitions, cluster, name, [(number,)])
 
 
-def by(cluster: str, name: str, about: str, label: str, counts: Mapping[str, Any]) -> Metric:
-    """A family with a series for each of `counts`, by `label`."""
-    return each(cluster, name, about, counts.items(), label)
+def by(definitions: Definitions, cluster: str, name: str, counts: Mapping[str, Any]) -> Metric:
+    """A family with one label of its own, and a series for each of `counts`."""
+    return each(definitions, cluster, name, counts.items())
 
 
 class _Gauge(Protocol):

@@ -8,13 +8,12 @@ each is known. However large a cluster is, its series are bounded, and what has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import Final, NamedTuple
 
-from acktrail.text_parsing import parse_toml
+from acktrail.package_data import metric_definitions
 
 _STATES: Final = ("Dead", "Empty", "Stable", "Unknown")
-_ABOUT: Final = parse_toml(files(__package__).joinpath("group_gauges.toml").read_text("utf-8"))
+_DEFINITIONS: Final = metric_definitions("acktrail.serving", "brokers")
 MOST_SHARE_PARTITIONS: Final = 2_000
 """Series of single share partitions at most; those with the greatest lag come first."""
 _MOST_GROUPS: Final = 1_000
@@ -86,7 +85,8 @@ def _gauges(labels: Mapping[str, str], **values: float | None) -> Iterator[Group
     """A gauge for each value that is known."""
     for name, value in values.items():
         if value is not None:
-            yield GroupGauge(f"kafka_share_group_{name}", _ABOUT[name], value, labels)
+            definition = _DEFINITIONS[f"kafka_share_group_{name}"]
+            yield GroupGauge(definition.name, definition.about, value, labels)
 
 
 def _of_groups(groups: Iterable[SeenGroup]) -> Iterator[GroupGauge]:

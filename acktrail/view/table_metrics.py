@@ -29,6 +29,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import rule_catalogue
+from acktrail.package_data import metric_definitions
 from acktrail.serving.gauge_families import build_info, by, each, one
 from acktrail.tables.commit_order import greatest, in_order
 from acktrail.tables.delta.store import Tables
@@ -57,7 +58,7 @@ _RESULT_COLUMNS: Final = ("run_id", "evaluated_at", "suite", "severity", "state"
 _VALIDATION: Final = itemgetter("suite", "evaluated_at")
 _RECENT: Final = dt.timedelta(days=2)
 """How far back validations are read first; older ones are read only if there is none in this time."""
-_UNKNOWN_ABOUT: Final = "Share partitions whose unfinished records are not known."
+_METRICS: Final = metric_definitions("acktrail.serving", "tables")
 
 
 class TableMetrics(Collector):
@@ -92,7 +93,7 @@ class _Families:
     def __init__(self, tables: Tables, now: dt.datetime) -> None:
         self._tables, self._health, self._read_at = tables, cluster_health(tables, now), now.timestamp()
         self._cluster = self._health.cluster_id or ""
-        self._one, self._by, self._each = (partial(family, self._cluster) for family in (one, by, each))
+        self._one, self._by, self._each = (partial(family, _METRICS, self._cluster) for family in (one, by, each))
         self.unread = self._health.unread
         self._unreadable = {_PARTS[name] for name in self._health.unknown if name in _PARTS}
 
@@ -109,9 +110,8 @@ class _Families:
                 self._unreadable.add(name)
                 self.unread = self.unread or error
         readable = {name: float(name not in self._unreadable) for name in parts}
-        yield self._one("tables_read_timestamp_seconds", "When the tables were read.", self._read_at)
-        about = "1 where a part of the tables is there and was read, 0 where not."
-        yield self._by("tables_readable", about, "part", readable)
+        yield self._one("tables_read_timestamp_seconds", self._read_at)
+        yield self._by("tables_readable", readable)
 
     def _of_branch(self, target: str) -> Iterable[Metric]:
         read: Callable[[Tables, str], Iterable[Metric]] = resolve_name(target)
@@ -119,18 +119,15 @@ class _Families:
 
     def _export(self) -> Iterator[Metric]:
         newest = self._health.newest_record_ms
-        about = "When an export or an observation last wrote."
-        yield self._one("export_timestamp_seconds", about, _seconds(self._health.exported_at))
+        yield self._one("export_timestamp_seconds", _seconds(self._health.exported_at))
         is_known = self._health.exported_at is not None or bool(self._health.ahead)
-        about = "Runs with a time in the future: the clock of the machine that wrote them, or of this one, is wrong."
-        yield self._one("runs_in_future", about, len(self._health.ahead or ()) if is_known else None)
-        about = "The broker's time of the newest exported state record."
-        yield self._one("newest_state_record_timestamp_seconds", about, None if newest is None else newest / 1000)
+        yield self._one("runs_in_future", len(self._health.ahead or ()) if is_known else None)
+        yield self._one("newest_state_record_timestamp_seconds", None if newest is None else newest / 1000)
         if self._tables.exists("export_ranges"):
             rows = self._tables.read("export_ranges", columns=["records_read", "records_quarantined"])
             read, quarantined = (pc.sum(column).as_py() or 0 for column in rows.columns)
-            yield self._one("stored_records", "Records that all exports read.", read)
-            yield self._one("stored_quarantined_records", "Those of them that cannot be decoded.", quarantined)
+            yield self._one("stored_records", read)
+            yield self._one("stored_quarantined_records", quarantined)
 
     def _gaps(self) -> Iterator[Metric]:
         gaps = self._health.gaps
@@ -139,20 +136,16 @@ class _Families:
         known = dict.fromkeys(GAP_REASONS, 0)
         counts, offsets = ({key: getattr(each, name) for key, each in gaps.items()} for name in ("gaps", "offsets"))
         times = {reason: _seconds(each.newest_at) for reason, each in gaps.items()}
-        yield self._by("export_gaps", "Gaps of the export.", "reason", known | counts)
-        about = "Offsets of the state topic that are in no row."
-        yield self._by("export_gap_offsets", about, "reason", known | offsets)
-        about = "When the newest gap of a reason was recorded."
-        yield self._by("export_newest_gap_timestamp_seconds", about, "reason", times)
+        yield self._by("export_gaps", known | counts)
+        yield self._by("export_gap_offsets", known | offsets)
+        yield self._by("export_newest_gap_timestamp_seconds", times)
 
     def _reconciliation(self) -> Iterator[Metric]:
-        about = "When the newest reconciliation ended."
-        yield self._one("reconciliation_timestamp_seconds", about, _seconds(self._health.reconciled_at))
+        yield self._one("reconciliation_timestamp_seconds", _seconds(self._health.reconciled_at))
         if self._health.verdicts is not None:
             counts = dict.fromkeys((verdict.value for verdict in Verdict), 0) | dict(self._health.verdicts)
-            yield self._by("verdicts", "Share partitions of the newest reconciliation.", "verdict", counts)
-        about = "Share partitions whose durable state and cluster disagree in both of the newest two reconciliations."
-        yield self._one("lasting_mismatches", about, self._lasting_mismatches())
+            yield self._by("verdicts", counts)
+        yield self._one("lasting_mismatches", self._lasting_mismatches())
 
     def _lasting_mismatches(self) -> int | None:
         """None: there are no two reconciliations."""
@@ -170,11 +163,10 @@ class _Families:
             return
         own = [each for each in self._health.findings if each.rule not in rule_catalogue().audits]
         severities = dict.fromkeys(SEVERITIES, 0) | Counter(each.severity for each in own)
-        yield self._by("open_findings", "Findings of the newest reconciliation.", "severity", severities)
+        yield self._by("open_findings", severities)
         rules = Counter((each.rule, each.severity) for each in own)
         samples = ((*key, float(count)) for key, count in sorted(rules.items()))
-        about = "The same by rule; without rules that hold."
-        yield self._each("open_findings_by_rule", about, samples, "rule", "severity")
+        yield self._each("open_findings_by_rule", samples)
 
     def _quality(self) -> Iterator[Metric]:
         found = self._suites()
@@ -182,19 +174,18 @@ class _Families:
             return
         states = [(suite, Counter(row["state"] for row in rows)) for suite, rows in found.items()]
         samples = ((suite, state, float(own[state])) for suite, own in states for state in reversed(RESULTS))
-        yield self._each("expectations", "Expectations in the newest validation.", samples, "suite", "state")
+        yield self._each("expectations", samples)
         fails = {
             suite: sum((row["state"], row["severity"]) == ("fails", "critical") for row in rows)
             for suite, rows in found.items()
         }
-        yield self._by("critical_expectations_failed", "Critical expectations that fail.", "suite", fails)
+        yield self._by("critical_expectations_failed", fails)
         compared = {suite: sum(row["element_count"] or 0 for row in rows) for suite, rows in found.items()}
-        about = "Rows that the expectations of a suite looked at, summed."
-        yield self._by("validation_rows_compared", about, "suite", compared)
+        yield self._by("validation_rows_compared", compared)
         of_branches = rule_catalogue().branch_suites
         of_runs = (rows[0]["evaluated_at"] for suite, rows in found.items() if suite not in of_branches)
         newest = max(of_runs, default=None)
-        yield self._one("validation_timestamp_seconds", "When the newest validation ended.", _seconds(newest))
+        yield self._one("validation_timestamp_seconds", _seconds(newest))
 
     def _suites(self) -> dict[str, list[dict[str, Any]]]:
         """The results of the newest validation of each suite: of those that the newest run had, and of each that a
@@ -223,39 +214,28 @@ class _Families:
         groups = self._health.groups
         if groups is None:
             return
-        about = "The observation that the statuses are of."
-        yield self._one("statuses_timestamp_seconds", about, _seconds(self._health.observed_at))
-        for name, about, counts in (
-            ("groups", "Groups by the worst status of their share partitions.", self._health.group_statuses),
-            ("share_partitions", "Share partitions by status.", self._health.statuses),
-        ):
-            yield self._by(name, about, "status", dict.fromkeys(STATUSES, 0) | counts)
+        yield self._one("statuses_timestamp_seconds", _seconds(self._health.observed_at))
+        for name, counts in (("groups", self._health.group_statuses), ("share_partitions", self._health.statuses)):
+            yield self._by(name, dict.fromkeys(STATUSES, 0) | counts)
         known, unknown = (pc.sum(groups[name]).as_py() or 0 for name in ("unfinished_records", "unfinished_unknown"))
-        about = "Unfinished records, of those share partitions that are known."
-        yield self._one("known_unfinished_records", about, known)
-        yield self._one("unfinished_unknown_share_partitions", _UNKNOWN_ABOUT, unknown)
-        about = "Groups beyond the limit of series, the least urgent ones."
-        yield self._one("groups_without_series", about, max(0, groups.num_rows - MOST_GROUPS))
+        yield self._one("known_unfinished_records", known)
+        yield self._one("unfinished_unknown_share_partitions", unknown)
+        yield self._one("groups_without_series", max(0, groups.num_rows - MOST_GROUPS))
         yield from self._groups(groups.slice(0, MOST_GROUPS).to_pylist())
 
     def _groups(self, groups: list[dict[str, Any]]) -> Iterator[Metric]:
-        about = "1 for the worst status of a group's share partitions."
         hot = ((own["group_id"], each, float(each == own["status"])) for own in groups for each in STATUSES)
-        yield self._each("group_status", about, hot, "group", "status")
-        about = "Share partitions of a group by status; without those that none has."
+        yield self._each("group_status", hot)
         counts = ((own["group_id"], *each) for own in groups for each in statuses_of(own).items())
-        yield self._each("group_share_partitions", about, counts, "group", "status")
-        about = "Deliveries that ended in the newest observations, by outcome."
+        yield self._each("group_share_partitions", counts)
         outcomes = ((own["group_id"], name, own[name] or 0) for own in groups for name in OUTCOMES)
-        yield self._each("group_recent_deliveries", about, outcomes, "group", "outcome")
+        yield self._each("group_recent_deliveries", outcomes)
         since = ((own["group_id"], _seconds(own["status_since"])) for own in groups)
-        about = "Since when a group has its status."
-        yield self._each("group_status_since_timestamp_seconds", about, since, "group")
+        yield self._each("group_status_since_timestamp_seconds", since)
         records = ((own["group_id"], own["unfinished_records"] or 0) for own in groups)
-        about = "Unfinished records of a group's share partitions that are known."
-        yield self._each("group_known_unfinished_records", about, records, "group")
+        yield self._each("group_known_unfinished_records", records)
         unknown = ((own["group_id"], own["unfinished_unknown"]) for own in groups)
-        yield self._each("group_unfinished_unknown_share_partitions", _UNKNOWN_ABOUT, unknown, "group")
+        yield self._each("group_unfinished_unknown_share_partitions", unknown)
 
 
 def _seconds(at: dt.datetime | None) -> float | None:

@@ -32,6 +32,7 @@ from acktrail.kafka.granted_acls import missing_rights
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.acls import needed
 from acktrail.model.log_positions import SourcePartition
+from acktrail.package_data import metric_definitions
 from acktrail_connect import DEAD_LETTERS
 from acktrail_connect.config_def import ConfigDef, keys_in
 from acktrail_connect.contract import Config, Gauge, SourceTask, SourceTaskContext
@@ -44,6 +45,7 @@ _LOG: Final = logging.getLogger("acktrail.connect")
 _TO_FIND_TOPICS: Final = tuple(acl for acl in needed(DEAD_LETTERS) if acl.kind == "group")
 _FIELDS: Final = ("group_id", "topic", "partition", "offset", "delivery_count", "message")
 _MS: Final = 1_000
+_METRICS: Final = metric_definitions("acktrail_connect", "sources")
 _OTHERS: Final = pa.array([INT16.pack(number) for number in sorted(OTHER_TYPES)], pa.binary())
 _COLUMNS: Final = {
     "assignment_epoch": "epoch",
@@ -76,12 +78,11 @@ def _letter_content(headers: bytes) -> dict[str, Any]:
     return {**{name: getattr(letter, name) for name in _FIELDS}, "decode_status": DeadLetterStatus.DECODED.value}
 
 
-def record_gauges(name: str, topics: str, counts: Mapping[str, int], passed_offsets: int) -> tuple[Gauge, ...]:
+def record_gauges(name: str, counts: Mapping[str, int], passed_offsets: int) -> tuple[Gauge, ...]:
     """Records by what became of them, and offsets that logs began behind."""
-    about = f"Records of {topics} that the task has read since its start."
+    about, passed = _METRICS[name].about, f"{name}_passed_offsets"
     records = [Gauge(name=name, about=about, value=count, labels={"status": each}) for each, count in counts.items()]
-    about = "Offsets between a position and the start of its log."
-    return (*records, Gauge(name=f"{name}_passed_offsets", about=about, value=passed_offsets))
+    return (*records, Gauge(name=passed, about=_METRICS[passed].about, value=passed_offsets))
 
 
 class TopicTask(LogTask):
@@ -209,11 +210,11 @@ class DeadLetterTask(SourceTask):
         counts = {status: sum(topic.counts[status] for topic in topics) for status in _DeadLetterTopic.statuses}
         passed = sum(topic.passed_offsets for topic in topics)
         return (
-            *record_gauges("acktrail_dead_letter_records", "dead-letter topics", counts, passed),
+            *record_gauges("acktrail_dead_letter_records", counts, passed),
             *(
                 Gauge(
                     name="acktrail_dead_letter_topics",
-                    about="Dead-letter topics that are named, by whether they are there.",
+                    about=_METRICS["acktrail_dead_letter_topics"].about,
                     value=sum(topic.is_present is present for topic in topics),
                     labels={"state": state},
                 )
@@ -303,7 +304,7 @@ class MetadataTask(TopicTask):
         return pa.Table.from_pylist(rows, schema=TABLES["group_records"])
 
     def gauges(self) -> Sequence[Gauge]:
-        return record_gauges("acktrail_group_records", self._name, self.counts, self.passed_offsets)
+        return record_gauges("acktrail_group_records", self.counts, self.passed_offsets)
 
 
 class ShareGroupMetadataSource(LogSource):

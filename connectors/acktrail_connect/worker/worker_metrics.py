@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from acktrail.errors import AcktrailError
 from acktrail.model.log_positions import Position, SourcePartition
-from acktrail.serving.gauge_families import build_info, families
+from acktrail.package_data import metric_definitions
+from acktrail.serving.gauge_families import Family, build_info, families, family_of
 from acktrail.serving.metrics_endpoint import collector_served, repeated
 from acktrail_connect.source_batches import LogEnds, LogMark
 from acktrail_connect.worker.connector_run import ConnectorRun
@@ -28,18 +29,14 @@ from acktrail_connect.worker.task_thread import RunState, TaskThread
 from acktrail_connect.worker.worker import Worker
 
 _EVERY_S: Final = 15.0
-_TASK: Final = ("connector", "task")
-_LAST_SUCCESS: Final = "When a task last read or committed without an error; an idle one does so all the time."
-_EXPORT_LAG: Final = (
-    "Records of the source that are not committed yet, over all partitions; absent while one is not known."
-)
+_DEFINITIONS: Final = metric_definitions("acktrail_connect", "worker")
 _COUNTERS: Final = (
-    ("records_read", "records_exported", "Records of logs that were committed, those that cannot be read among them."),
-    ("records_quarantined", "records_quarantined", "Committed records that cannot be read: kept with the reason."),
-    ("bytes_read", "bytes_exported", "Bytes of rows in memory before they were committed."),
-    ("commits", "commits", "Commits that landed."),
-    ("gap_count", "gaps", "Gaps that were recorded: offsets that are in no row."),
-    ("gap_offsets", "gap_offsets", "Offsets in those gaps."),
+    ("records_read", "records_exported_total"),
+    ("records_quarantined", "records_quarantined_total"),
+    ("bytes_read", "bytes_exported_total"),
+    ("commits", "commits_total"),
+    ("gap_count", "gaps_total"),
+    ("gap_offsets", "gap_offsets_total"),
 )
 
 
@@ -114,12 +111,12 @@ class WorkerMetrics(Collector):
         yield from families(gauge for _, _, task in tasks for gauge in task.gauges())
 
     def _states(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
-        connectors = _gauge("connector_state", "1 for the state that a connector is in.", "connector", "state")
+        connectors = _family("connector_state")
         for name in self._worker.names():
             _one_hot(connectors, [name], self._worker.status(name).state)
-        states = _gauge("task_state", "1 for the state that a task is in.", *_TASK, "state")
-        outages = _gauge("task_outage", "1 while a task waits for broker or storage.", *_TASK)
-        success = _gauge("last_success_timestamp_seconds", _LAST_SUCCESS, *_TASK)
+        states = _family("task_state")
+        outages = _family("task_outage")
+        success = _family("last_success_timestamp_seconds")
         for name, number, task in tasks:
             _one_hot(states, [name, number], task.status.state)
             outages.add_metric([name, number], float(task.is_in_outage))
@@ -128,9 +125,9 @@ class WorkerMetrics(Collector):
         yield from (connectors, states, outages, success)
 
     def _counts(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
-        counters = {count: _counter(name, about, *_TASK) for count, name, about in _COUNTERS}
-        rows = _counter("rows_committed", "Rows that were committed.", *_TASK, "table")
-        errors = _counter("task_errors", "Errors that ended an attempt.", *_TASK, "error")
+        counters = {count: _family(name) for count, name in _COUNTERS}
+        rows = _family("rows_committed_total")
+        errors = _family("task_errors_total")
         for name, number, task in tasks:
             done = task.summary
             for count, family in counters.items():
@@ -142,10 +139,10 @@ class WorkerMetrics(Collector):
         yield from (*counters.values(), rows, errors)
 
     def _export_lag(self, newest: Mapping[str, ExportLag]) -> Iterator[Metric]:
-        total = _gauge("export_lag_records", _EXPORT_LAG, "connector")
-        each = _gauge("export_partition_lag_records", "The same by source partition.", "connector", "partition")
-        unknown = _gauge("export_lag_unknown_partitions", "Partitions whose lag is not known now.", "connector")
-        seen = _gauge("export_lag_timestamp_seconds", "When the lag was looked up.", "connector")
+        total = _family("export_lag_records")
+        each = _family("export_partition_lag_records")
+        unknown = _family("export_lag_unknown_partitions")
+        seen = _family("export_lag_timestamp_seconds")
         for name, lag in newest.items():
             known = {part: count for part, count in lag.records.items() if count is not None}
             missing = len(lag.records) - len(known)
@@ -158,15 +155,11 @@ class WorkerMetrics(Collector):
         yield from (total, each, unknown, seen)
 
 
-def _gauge(name: str, about: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"acktrail_{name}", about, labels=labels)
+def _family(name: str) -> Family:
+    return family_of(_DEFINITIONS[f"acktrail_{name}"])
 
 
-def _counter(name: str, about: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"acktrail_{name}", about, labels=labels)
-
-
-def _one_hot(family: GaugeMetricFamily, labels: list[str], state: RunState) -> None:
+def _one_hot(family: Family, labels: list[str], state: RunState) -> None:
     for each in RunState:
         family.add_metric([*labels, each.value], float(each is state))
 

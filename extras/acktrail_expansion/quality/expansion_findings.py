@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from acktrail.model.queue_status import Urgency
 from acktrail.model.rules.catalogue import rule_catalogue
+from acktrail.package_data import metric_definitions
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import one_of
 from acktrail.tables.open_findings import write_branch_findings
@@ -116,10 +117,7 @@ def _message(found: FindingRow) -> Notification:
     )
 
 
-_COUNTED: Final = (
-    ("partition_expansions", "Expansions of topics.", "status", ExpansionStatus),
-    ("expansion_verdicts", "Groups in partitions that keys moved to.", "verdict", OrderVerdict),
-)
+_COUNTED: Final = (("partition_expansions", "status", ExpansionStatus), ("expansion_verdicts", "verdict", OrderVerdict))
 
 
 def expansion_metrics(tables: Tables, cluster: str) -> Iterator[Metric]:
@@ -128,10 +126,10 @@ def expansion_metrics(tables: Tables, cluster: str) -> Iterator[Metric]:
 
     if not tables.exists("partition_expansions"):
         return
-    for table, about, column, kinds in _COUNTED:
+    metrics = metric_definitions("acktrail_expansion", "tables")
+    for table, column, kinds in _COUNTED:
         found = tables.read(table, columns=[column])[column].value_counts().to_pylist()
         counts = {row["values"]: row["counts"] for row in found}
-        yield by(cluster, table, about, column, {kind.value: counts.get(kind, 0) for kind in kinds})
+        yield by(metrics, cluster, table, {kind.value: counts.get(kind, 0) for kind in kinds})
     skipped = pc.sum(tables.read("expansion_verdicts", columns=["skipped_records"])["skipped_records"]).as_py()
-    about = "First records of new partitions that groups never got."
-    yield one(cluster, "expansion_skipped_records", about, skipped or 0)
+    yield one(metrics, cluster, "expansion_skipped_records", skipped or 0)

@@ -3,7 +3,6 @@ alert rules fire on what they are for, and on nothing else: Prometheus's own too
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shutil
@@ -18,12 +17,14 @@ from drivers.own_process import finished
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
-from samples.branch_names import is_of_branch, metric_names, metrics_of_branches, metrics_of_rows
+from samples.branch_names import is_of_branch, metric_names, metrics_of_branches
 from samples.health_tables import HealthTables
 from samples.observed_batch import observed
 from view.alert_cases import FIRING, NOW, ROOT, RULES, Series, case, needs_promtool, promtool
 
 from acktrail.model.queue_status import STATUS_TABLE, Urgency
+from acktrail.package_data import metric_definitions
+from acktrail.serving.group_gauges import SeenGroup, SeenQueue, gauges_of
 from acktrail.view.table_metrics import metrics_text
 from acktrail.view.wording import in_words
 from acktrail_connect.sources.observation_source import group_gauges
@@ -91,20 +92,9 @@ def served(of_tables: set[str]) -> set[str]:
     }
     worker.stop()
     of_groups = {gauge.name for gauge in group_gauges(observed(3, 4), 1.0)}
+    of_sources = metric_definitions("acktrail_connect", "sources").keys()
     rules = yaml.safe_load(RULES.with_name("jmx-exporter.yml").read_text("utf-8"))["rules"]
-    return of_tables | of_worker | of_groups | _gauges_of_sources() | {rule["name"] for rule in rules}
-
-
-def _gauges_of_sources() -> set[str]:
-    """The names in calls of ``Gauge`` in the sources of connectors."""
-    calls = (
-        node
-        for file in (ROOT / "connectors").rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Gauge"
-    )
-    values = (each.value for call in calls for each in call.keywords if each.arg == "name")
-    return {str(value.value) for value in values if isinstance(value, ast.Constant)}
+    return of_tables | of_worker | of_groups | of_sources | {rule["name"] for rule in rules}
 
 
 @pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
@@ -166,9 +156,17 @@ def test_every_metric_that_is_asked_for_is_served(served: set[str]) -> None:
     assert all(names or "up{" in texts[where] for where, names in asked.items())
 
 
-def test_every_metric_of_the_tables_is_documented(of_tables: set[str]) -> None:
-    """docs/reference/metrics.md has a row for each, and none for what is not served."""
-    assert metrics_of_rows("Names") == of_tables
+def test_every_defined_metric_is_served(of_tables: set[str], served: set[str]) -> None:
+    """Of tables and workers: docs/reference/metrics.md is made from the definitions."""
+    assert metric_definitions("acktrail.serving", "tables").keys() == of_tables - {"acktrail_build_info"}
+    assert metric_definitions("acktrail_connect", "worker").keys() <= served
+
+
+def test_gauges_of_groups_have_the_labels_of_their_definitions() -> None:
+    """With ages, which only observations of the brokers have."""
+    gauges = gauges_of([SeenGroup("g", "Stable", 1, 0)], [SeenQueue("g", "t", 0, 3, 4, (1.0, 2.0))], 1.0)
+    defined = {own.name: own.labels for own in metric_definitions("acktrail.serving", "brokers").values()}
+    assert {gauge.name: tuple(gauge.labels) for gauge in gauges} == defined
 
 
 def test_the_provisioning_files_lead_to_the_boards() -> None:

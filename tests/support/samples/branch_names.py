@@ -17,7 +17,7 @@ def metric_names(text: str) -> set[str]:
     return set(_METRIC.findall(text))
 
 
-def metrics_of_rows(heading: str) -> set[str]:
+def _metrics_of_rows(heading: str) -> set[str]:
     """Those in the first column of the table below a heading of docs/reference/metrics.md."""
     section = _PAGE.read_text("utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
@@ -26,7 +26,7 @@ def metrics_of_rows(heading: str) -> set[str]:
 
 def metrics_of_branches() -> set[str]:
     """Served only where the branch is there."""
-    return metrics_of_rows("Names of branches")
+    return _metrics_of_rows("Metrics of extras")
 
 
 def is_of_branch(alert: dict[str, Any]) -> bool:

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from acktrail.package_data import metric_definitions
+from acktrail_connect.address_keys import KAFKA_KEYS
+from acktrail_connect.config_def import ConfigDef, text_of
+from acktrail_connect.worker.connector_config import COMMON, SINK_PREFIX
+from acktrail_connect.worker.plugins import Plugin, PluginKind, definition_of, installed, load
+from acktrail_connect.worker.worker_config import WORKER
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "docs/reference"
@@ -31,7 +37,7 @@ def by_hand(text: str) -> str:
 def _page(text: str, name: str) -> str:
     parts = PARTS[name]
     found = [part for _, part, _ in _PART.findall(text)]
-    if found != [*parts]:
+    if sorted(found) != sorted(parts):
         raise ValueError(f"{name}: its generated parts are {found}, not {[*parts]}")
     return _PART.sub(lambda match: "\n".join((match[1], *parts[match[2]](), "", match[3])), text)
 
@@ -46,10 +52,39 @@ def _code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def _prose(text: str) -> str:
+    """Plain text in a cell of a table."""
+    return re.sub(r"([*|])", r"\\\1", text)
+
+
 def _metrics(package: str, part: str) -> Callable[[], Iterator[str]]:
     definitions = metric_definitions(package, part).values()
-    rows = [(f"`{own.name}`", _code(own.labels), own.about) for own in definitions]
+    rows = [(f"`{own.name}`", _code(own.labels), _prose(own.about)) for own in definitions]
     return lambda: _table("metric", "labels", "meaning", rows=rows)
+
+
+def _keys(definition: ConfigDef) -> Iterator[str]:
+    rows = []
+    for key in definition.keys.values():
+        text = None if key.is_required else text_of(key.type, key.default)
+        default = "required" if key.is_required else {None: "", "": "empty"}.get(text, f"`{text}`")
+        valid = key.type.lower() if key.validator is None else key.validator.text
+        rows.append((f"`{key.name}`", default, _prose(valid), _prose(key.documentation)))
+    rows += [(f"`{prefix}*`", "", "", _prose(meaning)) for prefix, meaning in definition.open_prefixes.items()]
+    return _table("key", "default", "valid values", "meaning", rows=rows)
+
+
+def _plugin(plugin: Plugin) -> Iterator[str]:
+    """What it does, and its keys without those of a connection to Kafka."""
+    yield load(plugin.kind, plugin.name).description
+    whole = definition_of(plugin.name)
+    prefixes = {name: meaning for name, meaning in whole.open_prefixes.items() if name not in KAFKA_KEYS.open_prefixes}
+    own = ConfigDef((key for key in whole.keys.values() if key.name not in KAFKA_KEYS.keys), prefixes)
+    if len(own.keys) < len(whole.keys):
+        yield "It has the keys of a [connection](#keys-of-a-connection)."
+    if own.keys:
+        yield ""
+        yield from _keys(own.prefixed(SINK_PREFIX) if plugin.kind is PluginKind.SINK else own)
 
 
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
@@ -59,6 +94,12 @@ PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
         "metrics of expansions": _metrics("acktrail_expansion", "tables"),
         "metrics of workers": _metrics("acktrail_connect", "worker"),
         "metrics of sources": _metrics("acktrail_connect", "sources"),
+    },
+    "connectors.md": {
+        **{plugin.name: partial(_plugin, plugin) for plugin in installed()},
+        "keys of every connector": partial(_keys, COMMON),
+        "keys of a connection": partial(_keys, KAFKA_KEYS),
+        "keys of a worker": partial(_keys, WORKER),
     },
 }
 

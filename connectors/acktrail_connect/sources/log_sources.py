@@ -87,7 +87,7 @@ class LogSource(ClusterSource):
 class ShareGroupStateSource(LogSource):
     """Exports every record of ``__share_group_state``: decoded, with its raw bytes, every gap recorded."""
 
-    description = "Every record of __share_group_state, decoded, every gap recorded."
+    description = "Every record of __share_group_state, decoded, and every gap."
     reads_logs = True
     topic = STATE_TOPIC
     reader = StateTask

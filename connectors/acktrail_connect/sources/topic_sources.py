@@ -242,7 +242,7 @@ class DeadLetterSource(LogSource):
     """Exports the records of the dead-letter topics of share groups. Needs READ and DESCRIBE on them; to find them,
     DESCRIBE and DESCRIBE_CONFIGS on the groups."""
 
-    description = "Every record of the dead-letter topics of share groups, its headers decoded (Kafka 4.4)."
+    description = "Every record of the dead-letter topics, with decoded headers (Kafka 4.4, share.version 2)."
     topic = "a dead-letter topic"
     reader = _DeadLetterTopic
     config_def: ClassVar[ConfigDef] = LOG_KEYS.with_keys(keys_in(__package__, "dead_letter_keys.toml"))

@@ -48,7 +48,7 @@ class PartitionLedgerSource(ScheduledSource):
     """Keeps the ledger that partition expansions are found in (docs/how-to/expand-a-topic.md)."""
 
     purpose = LOOK
-    description = "Partition counts, leader epochs and log ends of topics, on a schedule."
+    description = "Partition counts, leader epochs and log ends of topics, and positions of groups, on a schedule."
     config_def: ClassVar[ConfigDef] = KAFKA_KEYS.with_keys(keys_in(__package__, "ledger_keys.toml"))
 
     def task(self, config: Config) -> PartitionLedgerTask:  # noqa: ARG002  # there is one task

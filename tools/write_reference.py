@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from acktrail.package_data import metric_definitions
 from acktrail_connect.address_keys import KAFKA_KEYS
 from acktrail_connect.config_def import ConfigDef, text_of
 from acktrail_connect.worker.connector_config import COMMON, SINK_PREFIX
+from acktrail_connect.worker.connector_run import ConfigStore
 from acktrail_connect.worker.plugins import Plugin, PluginKind, definition_of, installed, load
+from acktrail_connect.worker.rest.answers import Calls
+from acktrail_connect.worker.rest.application import application
+from acktrail_connect.worker.worker import Worker
 from acktrail_connect.worker.worker_config import WORKER
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -87,6 +91,54 @@ def _plugin(plugin: Plugin) -> Iterator[str]:
         yield from _keys(own.prefixed(SINK_PREFIX) if plugin.kind is PluginKind.SINK else own)
 
 
+@cache
+def _rest() -> dict[str, Any]:
+    """The OpenAPI document of a worker."""
+    worker = Worker(ConfigStore())
+    try:
+        return application(Calls(worker=worker)).openapi()
+    finally:
+        worker.stop()
+
+
+def _operations() -> Iterator[str]:
+    rows = []
+    for path, methods in _rest()["paths"].items():
+        for method, own in methods.items():
+            answers = (f"{code} {_body(each)}".strip() for code, each in own["responses"].items() if code < "400")
+            meaning = _prose(" ".join(own["description"].split()))
+            body = _body(own.get("requestBody", {}))
+            rows.append((f"`{method.upper()} {path}`", meaning, body, ", ".join(sorted(answers))))
+    return _table("operation", "meaning", "body", "answers", rows=rows)
+
+
+def _body(message: Mapping[str, Any]) -> str:
+    return _shape(message.get("content", {}).get("application/json", {}).get("schema", {}))
+
+
+def _bodies() -> Iterator[str]:
+    rows = []
+    for name, schema in sorted(_rest()["components"]["schemas"].items()):
+        if "properties" in schema and not name.endswith("ValidationError"):
+            shapes = {field: _shape(own) for field, own in schema["properties"].items()}
+            fields = (f"`{field}`" + (f" ({shape})" if "`" in shape else "") for field, shape in shapes.items())
+            rows.append((f"`{name}`", ", ".join(fields)))
+        elif "enum" in schema:
+            rows.append((f"`{name}`", f"one of {_code(schema['enum'])}"))
+    return _table("body", "fields", rows=rows)
+
+
+def _shape(schema: Mapping[str, Any]) -> str:
+    """What a body or a field is, in words; empty: anything."""
+    if "$ref" in schema:
+        return f"`{schema['$ref'].rpartition('/')[2]}`"
+    if "anyOf" in schema:
+        return " or ".join(filter(None, map(_shape, schema["anyOf"])))
+    if schema.get("type") == "array":
+        return f"list of {_shape(schema['items']) or 'values'}"
+    return str(schema.get("type", ""))
+
+
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
     "metrics.md": {
         "metrics of share groups": _metrics("acktrail.serving", "brokers"),
@@ -101,6 +153,7 @@ PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
         "keys of a connection": partial(_keys, KAFKA_KEYS),
         "keys of a worker": partial(_keys, WORKER),
     },
+    "rest.md": {"operations": _operations, "bodies": _bodies},
 }
 
 

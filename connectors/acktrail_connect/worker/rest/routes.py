@@ -101,7 +101,7 @@ def health_check(api: Api) -> dict[str, str]:
 
 @router.get("/connectors")
 def list_connectors(api: Api, expand: Annotated[list[str] | None, Query()] = None) -> Any:
-    """Names; with ?expand=status&expand=info an object by name."""
+    """Names of the connectors; with ?expand=status&expand=info an object by name."""
     if expand is None:
         return api.worker.names()
     found: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def _without_nulls(status: answers.ConnectorStatus) -> dict[str, Any]:
 def create_connector(
     api: Api, new: answers.NewConnector, request: Request, response: Response
 ) -> answers.ConnectorInfo:
-    """Its configuration is validated first; initial_state RUNNING, PAUSED or STOPPED."""
+    """Create a connector. initial_state is RUNNING, PAUSED or STOPPED."""
     name = new.name.strip(JAVA_BLANK)
     api.worker.create(name, _named(name, new.config), RunState(new.initial_state))
     api.worker.await_tasks(name)
@@ -153,13 +153,13 @@ def get_connector(api: Api, name: Name) -> answers.ConnectorInfo:
 
 @router.delete(_ONE, status_code=204)
 def delete_connector(api: Api, name: Name) -> None:
-    """What it wrote stays."""
+    """Delete a connector. What it wrote stays."""
     api.worker.delete(name)
 
 
 @router.get(f"{_ONE}/config")
 def get_connector_config(api: Api, name: Name) -> dict[str, Any]:
-    """Secrets that are not references are shown as [hidden]; [hidden] sent back keeps the value."""
+    """A connector's configuration. Secrets that are not references are [hidden]."""
     return api.worker.config(name)
 
 
@@ -167,7 +167,7 @@ def get_connector_config(api: Api, name: Name) -> dict[str, Any]:
 def put_connector_config(
     api: Api, name: Name, config: answers.ConfigTexts, request: Request, response: Response
 ) -> answers.ConnectorInfo:
-    """Create a connector, or replace its configuration."""
+    """Create a connector, or replace its configuration. [hidden] keeps the value that the worker has."""
     if api.worker.put(name, _named(name, config)):
         response.status_code = 201
         response.headers["Location"] = _location(request, name)
@@ -177,7 +177,7 @@ def put_connector_config(
 
 @router.patch(f"{_ONE}/config")
 def patch_connector_config(api: Api, name: Name, changes: answers.ConfigChanges) -> answers.ConnectorInfo:
-    """Change keys of a configuration; null removes one."""
+    """Change keys of a configuration; null removes a key."""
     api.worker.patch(name, changes)
     api.worker.await_tasks(name)
     return get_connector(api, name)
@@ -220,7 +220,7 @@ def restart_connector(
     include_tasks: Annotated[bool, Query(alias="includeTasks")] = False,
     only_failed: Annotated[bool, Query(alias="onlyFailed")] = False,
 ) -> Any:
-    """With one of the parameters the answer is 202 and the states (KIP-745)."""
+    """Restart a connector; with includeTasks or onlyFailed the answer is 202 with the states (KIP-745)."""
     api.worker.restart(name, include_tasks=include_tasks, only_failed=only_failed)
     if not (include_tasks or only_failed):
         return Response(status_code=204)
@@ -230,19 +230,19 @@ def restart_connector(
 
 @router.put(f"{_ONE}/pause", status_code=202, response_model=None)
 def pause_connector(api: Api, name: Name) -> Response:
-    """Its tasks end, and are there still."""
+    """Pause a connector. Its tasks end, and are still listed."""
     return _aim(api, name, RunState.PAUSED, 202)
 
 
 @router.put(f"{_ONE}/resume", status_code=202, response_model=None)
 def resume_connector(api: Api, name: Name) -> Response:
-    """From PAUSED or STOPPED."""
+    """Resume a paused or stopped connector."""
     return _aim(api, name, RunState.RUNNING, 202)
 
 
 @router.put(f"{_ONE}/stop", status_code=204, response_model=None)
 def stop_connector(api: Api, name: Name) -> Response:
-    """It has no tasks then, and its offsets can be changed."""
+    """Stop a connector. It then has no tasks, and its offsets can be changed."""
     return _aim(api, name, RunState.STOPPED, 204)
 
 
@@ -253,7 +253,7 @@ def _aim(api: Calls, name: str, target: RunState, code: int) -> Response:
 
 @router.get(f"{_ONE}/tasks")
 def get_tasks(api: Api, name: Name) -> list[answers.TaskInfo]:
-    """A connector's tasks and their configurations: the connector's, and each task's part of the work."""
+    """A connector's tasks, each with its configuration and its part of the work."""
     redaction, common = api.worker.redaction(name), api.worker.config(name)
     found = []
     for number, task in enumerate(api.worker.tasks(name)):
@@ -268,20 +268,20 @@ def get_tasks(api: Api, name: Name) -> list[answers.TaskInfo]:
 
 @router.post(f"{_TASK}/restart", status_code=204)
 def restart_task(api: Api, name: Name, task: int) -> None:
-    """Returns at once; the states say when it is done."""
+    """Restart a task. The call returns at once; the states show when the task runs."""
     api.worker.restart_task(name, task)
 
 
 @router.get(f"{_ONE}/offsets")
 def get_offsets(api: Api, name: Name) -> answers.ConnectorOffsets:
-    """Where the reading of each source partition continues, as committed with the rows."""
+    """The position of each source partition, as committed with the rows."""
     found = [{"partition": partition, "offset": offset} for partition, offset in api.worker.offsets(name)]
     return answers.ConnectorOffsets(offsets=api.worker.redaction(name).value(found))
 
 
 @router.patch(f"{_ONE}/offsets")
 def alter_offsets(api: Api, name: Name, offsets: answers.ConnectorOffsets) -> dict[str, str]:
-    """All or none; 400 unless the connector is stopped, and where rows would be doubled."""
+    """Change positions, all or none. 400 unless the connector is stopped, or if rows would be doubled."""
     if not offsets.offsets:
         raise HTTPException(400, "Partitions / offsets need to be provided for an alter offsets request")
     api.worker.alter_offsets(name, [(each.partition, each.offset) for each in offsets.offsets])
@@ -290,14 +290,14 @@ def alter_offsets(api: Api, name: Name, offsets: answers.ConnectorOffsets) -> di
 
 @router.delete(f"{_ONE}/offsets")
 def reset_offsets(api: Api, name: Name) -> dict[str, str]:
-    """400 unless the connector is stopped, and where rows would be doubled."""
+    """Remove all positions. 400 unless the connector is stopped, or if rows would be doubled."""
     api.worker.reset_offsets(name)
     return {"message": "The offsets for this connector have been reset successfully"}
 
 
 @router.get(f"{_ONE}/topics")
 def get_active_topics(api: Api, name: Name) -> dict[str, dict[str, list[str]]]:
-    """The tables that a connector writes, under the word topics, as in Connect."""
+    """The tables that a connector writes; Connect calls them topics."""
     return {name: {"topics": api.worker.tables(name)}}
 
 
@@ -307,7 +307,7 @@ def list_connector_plugins(
     *,
     connectors_only: Annotated[bool, Query(alias="connectorsOnly")] = True,
 ) -> list[answers.PluginInfo]:
-    """Sources and sinks; with ?connectorsOnly=false transforms as well."""
+    """The installed sources and sinks; with ?connectorsOnly=false transforms, too."""
     return [
         answers.PluginInfo(class_name=each.name, type=each.kind.value, version=each.version)
         for each in installed()
@@ -326,7 +326,7 @@ def get_plugin_config(api: Api, plugin: PluginName) -> list[answers.KeyDefinitio
 
 @router.put(f"{_PLUGIN}/validate")
 def validate_connector_config(api: Api, plugin: PluginName, config: answers.ConfigTexts) -> answers.ConfigInfos:
-    """Every key, what it is, its value and what is wrong with it. Nothing is made."""
+    """Check a configuration: every key, its value and its errors. Nothing is created."""
     given = config.get("connector.class")
     if given is None:
         raise HTTPException(400, "Connector config contains no connector type")

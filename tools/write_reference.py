@@ -12,6 +12,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from acktrail.model.queue_status import STATUS_TABLE
+from acktrail.model.reconciliation import VERDICTS
+from acktrail.model.rules.catalogue import QualityRule, rule_catalogue
 from acktrail.package_data import metric_definitions
 from acktrail_connect.address_keys import KAFKA_KEYS
 from acktrail_connect.config_def import ConfigDef, text_of
@@ -139,6 +142,25 @@ def _shape(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", ""))
 
 
+def _statuses() -> Iterator[str]:
+    rows = ((f"`{status}`", own.meaning, own.urgency.value, own.advice) for status, own in STATUS_TABLE.items())
+    return _table("status", "what it means", "urgency", "what to do", rows=rows)
+
+
+def _verdicts() -> Iterator[str]:
+    """With severity and advice of the rule that a verdict breaks; a match breaks none."""
+    rows = []
+    for verdict, own in VERDICTS.items():
+        rule = rule_catalogue().by_id.get(verdict)
+        name, severity, advice = (f"`{verdict}`", "", "") if rule is None else _rule_cells(rule)
+        rows.append((name, own["meaning"], severity, advice))
+    return _table("verdict", "what it means", "severity", "what to do", rows=rows)
+
+
+def _rule_cells(rule: QualityRule) -> tuple[str, str, str]:
+    return f"[`{rule.id}`](rules.md#{rule.id})", rule.severity.value, rule.advice
+
+
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
     "metrics.md": {
         "metrics of share groups": _metrics("acktrail.serving", "brokers"),
@@ -153,6 +175,7 @@ PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
         "keys of a connection": partial(_keys, KAFKA_KEYS),
         "keys of a worker": partial(_keys, WORKER),
     },
+    "statuses.md": {"statuses": _statuses, "verdicts": _verdicts},
     "rest.md": {"operations": _operations, "bodies": _bodies},
 }
 

@@ -304,8 +304,7 @@ def test_rules_are_in_the_order_of_the_statuses() -> None:
     assert set(range(len(order))) == set(ranks)
 
 
-def test_the_document_has_the_table_of_statuses() -> None:
-    """docs/reference/statuses.md has every status, worst first, with its meaning, urgency and advice."""
-    row = re.compile(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| (\w+) \| ([^|]+) \|$", re.MULTILINE)
-    found = [cells for cells in row.findall(DOCUMENT.read_text("utf-8")) if cells[0] in set(QueueStatus)]
-    assert found == [(s.value, its.meaning, its.urgency.value, its.advice) for s, its in STATUS_TABLE.items()]
+def test_the_document_says_when_each_status_applies() -> None:
+    """The table of docs/reference/statuses.md that is written by hand has every status, worst first."""
+    section = DOCUMENT.read_text("utf-8").split("## When a status applies\n")[1]
+    assert re.findall(r"^\| `(\w+)` \| [^|]+ \|$", section, re.MULTILINE) == list(STATUS_TABLE)

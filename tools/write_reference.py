@@ -12,6 +12,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.reconciliation import VERDICTS
 from acktrail.model.rules.catalogue import QualityRule, rule_catalogue
@@ -161,6 +163,30 @@ def _rule_cells(rule: QualityRule) -> tuple[str, str, str]:
     return f"[`{rule.id}`](rules.md#{rule.id})", rule.severity.value, rule.advice
 
 
+@cache
+def _rules() -> dict[str, dict[str, Any]]:
+    """The shipped alert rules by name."""
+    groups = yaml.safe_load((ROOT / "dashboards/prometheus/acktrail-alerts.yml").read_text("utf-8"))["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def _alerts() -> Iterator[str]:
+    rows = []
+    for name, own in _rules().items():
+        summary = _filled(own["annotations"]["summary"])
+        rows.append((f"[{name}](#{name.lower()})", own["labels"]["severity"], own.get("for", ""), summary))
+    return _table("alert", "severity", "for", "summary", rows=rows)
+
+
+def _means(alert: str) -> Iterator[str]:
+    yield f"**Means:** {_filled(_rules()[alert]['annotations']['description'])}"
+
+
+def _filled(text: str) -> str:
+    """A text of an alert with the names of labels, and N for its value."""
+    return re.sub(r"\{\{ \$(?:labels\.(\w+)|value)[^}]*\}\}", lambda found: (found[1] or "N").upper(), text)
+
+
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
     "metrics.md": {
         "metrics of share groups": _metrics("acktrail.serving", "brokers"),
@@ -176,6 +202,7 @@ PARTS: Final[Mapping[str, Mapping[str, Callable[[], Iterator[str]]]]] = {
         "keys of a worker": partial(_keys, WORKER),
     },
     "statuses.md": {"statuses": _statuses, "verdicts": _verdicts},
+    "runbooks.md": {"alerts": _alerts, **{name: partial(_means, name) for name in _rules()}},
     "rest.md": {"operations": _operations, "bodies": _bodies},
 }
 

@@ -23,8 +23,8 @@ def _runbooks(_: Visit) -> dict[str, Any]:
 
 @cache
 def _sections() -> tuple[tuple[str, Markup], ...]:
-    """The alert and the text of each section, in the order of the alert rules."""
-    _, *sections = re.split(r"^## ", _document(), flags=re.MULTILINE)
+    """The alert and the text of each section, in the order of the alert rules, without comments."""
+    _, *sections = re.split(r"^## ", re.sub(r"<!--.*?-->\n", "", _document()), flags=re.MULTILINE)
     return tuple((alert, _html(text)) for alert, text in (section.split("\n", 1) for section in sections))
 
 

@@ -84,8 +84,8 @@ def _keys(definition: ConfigDef) -> Iterator[str]:
 
 
 def _plugin(plugin: Plugin) -> Iterator[str]:
-    """What it does, and its keys without those of a connection to Kafka."""
-    yield load(plugin.kind, plugin.name).description
+    """Its section: what it does, and its keys without those of a connection to Kafka."""
+    yield from (f"### {plugin.name}", "", load(plugin.kind, plugin.name).description)
     whole = definition_of(plugin.name)
     prefixes = {name: meaning for name, meaning in whole.open_prefixes.items() if name not in KAFKA_KEYS.open_prefixes}
     own = ConfigDef((key for key in whole.keys.values() if key.name not in KAFKA_KEYS.keys), prefixes)
@@ -179,6 +179,7 @@ def _alerts() -> Iterator[str]:
 
 
 def _means(alert: str) -> Iterator[str]:
+    yield from (f"## {alert}", "")
     yield f"**Means:** {_filled(_rules()[alert]['annotations']['description'])}"
 
 

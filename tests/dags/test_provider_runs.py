@@ -109,9 +109,17 @@ def test_example_waits_without_a_slot_and_ends_on_time(place: Place) -> None:
     asked_until(lambda: place.pool()["deferred_slots"] == 1, "the slot")
     assert place.pool()["occupied_slots"] == 0
     asked_until(lambda: len(place.said(EXAMPLE, run_id, "drained")) == 2, "a look by the triggerer")
-    for message in held:
-        member.acknowledge(message, AcknowledgeType.ACCEPT)
-    member.commit_sync()
+
+    def accepted() -> bool:
+        """Accepts what it holds; if that took so long that the locks are over, what it gets again."""
+        for message in held or member.poll(0.5) or ():
+            member.acknowledge(message, AcknowledgeType.ACCEPT)
+        held.clear()
+        member.commit_sync()
+        with ShareGroupAdmin(place.broker.config()) as admin:
+            return admin.describe_offsets("billing")[0].lag == 0
+
+    until(accepted, what="acknowledgements")
     acknowledged = time.time()
     asked_until(lambda: place.state(EXAMPLE, run_id, "drained") == "success", "the end of the wait")
     assert place.state(EXAMPLE, run_id, "plan") is None
@@ -124,9 +132,9 @@ def test_example_waits_without_a_slot_and_ends_on_time(place: Place) -> None:
         (offset,) = admin.describe_offsets("billing")
     assert (offset.start_offset, offset.lag) == (0, RECORDS)
     said = place.said(EXAMPLE, run_id, "drained")
-    assert [line.partition(":")[0] for _, line in said] == ["group billing"] * 4
-    assert said[-1][1] == "group billing: drained: nothing is left in 1 share partitions"
-    assert said[2][0] - acknowledged < 5 + SLACK_S
+    fired = [at for at, text in said if text == "group billing: drained: nothing is left in 1 share partitions"]
+    assert all(text.startswith("group billing: at most 3 offsets left") for _, text in said[: -len(fired)])
+    assert fired[0] - acknowledged < 5 + SLACK_S
 
 
 @pytest.mark.full

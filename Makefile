@@ -46,9 +46,9 @@ archives: sync ## Archives of the classes of Kafka and Spark, which the JVMs of 
 	@$(CLASS_ARCHIVES) >/dev/null
 
 # More processes than cores: many tests wait for brokers, schedulers and time-outs.
-test: sync ## The tests, four at a time; the slowest twenty are printed
+test: sync ## The tests, five at a time; the slowest twenty are printed
 	@JAVA_HOME=$$($(CLASS_ARCHIVES)) && export JAVA_HOME && \
-	$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 5 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 # A copy without the folders of the branches and their tests, in an environment of its own.
 test-trunk: ## All tests of the trunk, without its branches

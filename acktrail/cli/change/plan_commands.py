@@ -202,8 +202,7 @@ def verify(
 ) -> None:
     """Determine the outcome of a plan. Use it after the process was killed or the broker did not answer.
 
-    Start offsets and records stay as they are. Open transactions of a redrive
-    are aborted.
+    Start offsets and records stay as they are. Open transactions of a redrive are aborted.
     """
     target = at.needed
     loaded = change_preview.load_any_plan(plan, target)

@@ -8,13 +8,13 @@ ACKTRAIL_CLIENT_CONFIG      file with ``key=value`` lines for the Kafka clients 
 ACKTRAIL_TABLES             root of the tables: a folder or an object-storage URI
 ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage (endpoint, region, credentials)
 ACKTRAIL_PROFILES           file of named profiles (default: acktrail/profiles.toml in the user's configuration folder)
-ACKTRAIL_PROFILE            the profile that the four above come from, instead of their variables
+ACKTRAIL_PROFILE            the profile that brokers, client properties, tables and their options come from
 ACKTRAIL_DAG_PROFILES       the profiles that the DAGs are made for: ``prod-eu,prod-us`` (default: ACKTRAIL_PROFILE)
 ACKTRAIL_DAG_PLACES         ``CONNECTION=TABLES,...``: other clusters that runs of the DAGs may name, with their tables
 ACKTRAIL_DAG_SPARK          ``CONNECTION,...``: Airflow connections to Spark that runs may name
 ACKTRAIL_DAG_FOLDERS        ``FOLDER,...``: folders of the workers in which runs may name files and report folders
 ACKTRAIL_REPORTS            folder the DAGs write their reports to
-ACKTRAIL_REPORTS_KEPT       how many runs keep their report there (default 100)
+ACKTRAIL_REPORTS_KEPT       how many runs keep their report in ACKTRAIL_REPORTS (default 100)
 ACKTRAIL_DASHBOARD_TOKEN    token that readers of the dashboard must have
 ACKTRAIL_DASHBOARD_URL      where people reach the dashboard: ``https://acktrail.example``
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of reconciliations and resets
@@ -22,8 +22,9 @@ ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``
 ACKTRAIL_SPARK_MASTER       where jobs run that name no Spark master: ``local[4]``, ``sc://host:15002``, ``in-process``
 ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,
                             ``second-person`` (an approval by somebody other than the requester)
+ACKTRAIL_AUDIT_ANCHOR       file with the hash of one audit row, stored outside of the tables
 ACKTRAIL_AUDIT_KEY          secret, 16 characters or more: rows of the audit of changes get a hash with it
-ACKTRAIL_CACHE              folder for downloaded brokers, classes of Spark (default: the user's cache folder)
+ACKTRAIL_CACHE              brokers, classes of Spark (may be deleted at any time; default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
 

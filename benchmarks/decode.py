@@ -1,4 +1,7 @@
-"""Raw records to columns: the bulk decoder beside struct.unpack, Kafka's own classes and the copying of memory."""
+"""1,000,000 raw records of 130 bytes to Arrow columns, one thread.
+
+Compared with: Kafka's `ShareCoordinatorRecordSerde`, warm; struct.unpack record by record; copying every byte.
+"""
 
 from __future__ import annotations
 

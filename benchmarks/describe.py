@@ -1,4 +1,7 @@
-"""`acktrail groups describe` against kafka-share-groups.sh on the same jars: one group, 500, 10,000."""
+"""`acktrail groups describe`: one group, 500, 10,000.
+
+Compared with: the main class of `kafka-share-groups.sh --describe`.
+"""
 
 from __future__ import annotations
 

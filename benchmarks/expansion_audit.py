@@ -1,4 +1,7 @@
-"""A quarter of looks audited by Spark: wall and CPU time, peak memory, beside the time that reading its columns takes.
+"""The audit of `acktrail expand check` on `local[2]`: hourly observations of 50,000 partitions of 1,000 topics, 100
+groups on 10 topics each.
+
+Compared with: reading the positions.
 
 `python expansion_audit.py TABLES` is the process that is measured.
 """

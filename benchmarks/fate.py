@@ -1,4 +1,4 @@
-"""`acktrail record show` on a long history: the table's order and statistics must do the work."""
+"""`acktrail record show` on a history of 10,000,000 changes: the table's order and statistics must do the work."""
 
 from __future__ import annotations
 

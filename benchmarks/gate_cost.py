@@ -1,4 +1,7 @@
-"""What it would cost a group to keep the order of keys across an expansion, as KIP-253 simulated: not what Kafka does.
+"""KIP-253 simulated (`simulation/README.md`): how long new partitions wait for their first delivery if a group keeps
+the order of keys.
+
+Compared with: the same group without gates.
 
 Waits are simulated time and the same on every machine; CPU seconds are those of the simulation itself.
 """

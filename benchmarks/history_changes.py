@@ -1,4 +1,7 @@
-"""Records of a state topic to the changes of offsets, in pieces as the history job makes them; tables are not read."""
+"""1,000,000 state records to changes of offsets, in one process; tables are not read.
+
+Compared with: the model, record by record, on 5,000 of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of the dashboard in a real browser: from the click to the loaded page, and what travels."""
+"""Every page of the dashboard in a headless browser, from the click to the loaded page."""
 
 from __future__ import annotations
 

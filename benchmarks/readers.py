@@ -1,5 +1,6 @@
-"""Reading a topic by acktrail's Fetch client, by confluent-kafka's consumer and by Kafka's console consumer: CPU. And
-which records of another log the first two take for the next ones.
+"""Records to columns, each reader as a whole process; records of another log that are taken for the next ones.
+
+Compared with: confluent-kafka's consumer; Kafka's console consumer.
 
 `python readers.py READER SERVERS COUNT` is one reading process: `COUNT` records to columns, then it follows the topic
 until its standard input ends; COUNT 0 begins where the logs end.

@@ -1,4 +1,6 @@
-"""Reconciliations by size: CPU seconds of the whole process tree, peak memory, Spark jobs; beside a bare Spark session.
+"""`acktrail run reconcile` with its history, as a whole process tree.
+
+Compared with: a bare Spark session with three trivial jobs.
 
 `python reconcile.py TABLES [MASTER]` is the process that is measured: it reconciles the newest observation there.
 """

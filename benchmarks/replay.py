@@ -1,5 +1,7 @@
-"""A state topic to the latest state of every share partition: columns beside the plain fold and Kafka's own
-classes."""
+"""2,000,000 raw records to the latest state of 5,000 share partitions, with decoding, one thread.
+
+Compared with: Kafka's `ShareCoordinatorShard`, warm; the plain fold of `acktrail.model`, without decoding.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`acktrail change plan reset` against the dry run of kafka-share-groups.sh on the same jars; a plan of many groups."""
+"""`acktrail change plan reset` of one group with 100 share partitions, state and impact included.
+
+Compared with: the main class of `kafka-share-groups.sh --reset-offsets --dry-run`, offsets only.
+"""
 
 from __future__ import annotations
 

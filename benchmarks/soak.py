@@ -1,5 +1,6 @@
-"""Two hours of the steady state, compressed: as many commits as the defaults make in them, each with the records of
-five seconds, as fast as they can be made. The memory that the process holds must not follow their number.
+"""The commits of two hours at defaults (1,440), as fast as possible: the memory held.
+
+Compared with: the first quarter of them.
 
 `python soak.py COMMITS RECORDS` alone is that process, in a temporary folder.
 """

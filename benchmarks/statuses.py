@@ -1,4 +1,4 @@
-"""Statuses: the judgement of all share partitions of a run, and a chart out of a quarter's trends."""
+"""The statuses out of full windows; charts of 90 days of 1,000 busy share partitions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Following a state topic that is written all the time, with the connector's defaults: CPU time of the process, and how
-long rows took from the record's timestamp to the commit, after which they can be read.
+"""The connector's source and sink while a producer writes into 50 state partitions: CPU, and the age of rows when
+they can be read.
 
 `python steady.py SERVERS TABLES LINGER_MS FLUSH_MS` is that process; it ends when its standard input does.
 """

@@ -1,5 +1,6 @@
-"""Validations by size: CPU seconds and peak memory of a process that validates a reconciled run for the first time,
-beside pyarrow reading the columns of the records that it validates.
+"""The first validation of a reconciled run by all suites, as a whole process.
+
+Compared with: pyarrow reading the validated columns.
 
 `python validation.py TABLES` is that process.
 """

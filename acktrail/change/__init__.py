@@ -1,1 +1,1 @@
-"""Changes to share groups that are planned, previewed, approved, executed, verified and undone."""
+"""Changes to share groups: planned, approved, executed, verified, undone; `api` has a function for each step."""

@@ -1,1 +1,1 @@
-"""The tables of the delivery history, and questions to them."""
+"""The delivery history, saved states, and replay from the tables."""

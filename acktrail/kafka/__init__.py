@@ -1,4 +1,4 @@
-"""The edge to Kafka: share groups, logs, and the records of the state topic."""
+"""The calls to Kafka: `admin` (public), `log_reader`, `state_lookup` for single state records."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Replay of many share partitions at once."""
+"""A broker's replay of all share partitions at once, on columns."""

@@ -1,1 +1,1 @@
-"""HTTP servers: one with a bounded number of connections, who may call it, and what Prometheus scrapes."""
+"""HTTP servers: bounded connections, access, metrics."""

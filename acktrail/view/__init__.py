@@ -1,1 +1,1 @@
-"""What a status, a verdict, a finding, a plan, a run says: decided once, without how it looks."""
+"""Words and rows that people see, without layout; messages about changes."""

@@ -1,4 +1,4 @@
-"""Connectors: Kafka Connect's contract for batches of rows, sources, sinks, and what runs them.
+"""Connectors: their `contract`, sources, sinks, transforms, and what runs them; `testing`: suites for authors of connectors.
 
 An export runs its tasks once, a worker runs connectors until it is stopped, a stream runs in Spark."""
 

@@ -1,1 +1,1 @@
-"""What a person sees of the tables: web pages, the report of a run in one file, and its evidence."""
+"""Pages, report and terminal output from one set of `templates`; evidence of a run."""

@@ -1,1 +1,1 @@
-"""What must hold of the tables: expectations, one suite a table, and the gate."""
+"""Expectations about the tables, one suite a table, and the gate."""

@@ -3,8 +3,9 @@
 =======================  ========================================================================================
 variable                 meaning
 =======================  ========================================================================================
-ACKTRAIL_KEY_MAPPINGS    how producers choose partitions, by topic: ``orders=murmur2,legacy-*=crc32`` (``murmur2``,
-                         ``crc32``, ``none``); the first that fits counts, a topic without one has ``none``
+ACKTRAIL_KEY_MAPPINGS    how producers choose partitions, by topic: ``orders=murmur2,legacy-*=crc32`` (``murmur2``:
+                         Kafka's Java clients, ``crc32``: librdkafka's default, ``none``: not known); the first that
+                         fits counts, a topic without one has ``none``
 ACKTRAIL_ORDERED_GROUPS  the groups that rely on the order of records of one key: ``billing,ship-*`` (default: none)
 ACKTRAIL_SETTLE          how long producers may use an old partition count after an expansion: ``15m`` (default), up to
                          ``24h``; at least their metadata's largest age, how long they try to deliver, and the

@@ -1,1 +1,1 @@
-"""The catalogue of rules: what must be true of records, states, exports, verdicts, resets; how bad a breach is."""
+"""The catalogue of rules about records, states, exports, verdicts and resets, with their severities."""

@@ -1,1 +1,1 @@
-"""The frames that suites look at: rows of the tables, each beside what bounds it."""
+"""The frames that suites read: rows of the tables, each beside its limits."""

@@ -1,4 +1,4 @@
-"""Connectors: their `contract`, sources, sinks, transforms, and what runs them; `testing`: suites for authors of connectors.
+"""Connectors: their `contract`, sources, sinks, transforms, and what runs them; `testing`: suites for authors.
 
 An export runs its tasks once, a worker runs connectors until it is stopped, a stream runs in Spark."""
 

@@ -1,4 +1,5 @@
-"""Parameters, tasks and order of the shipped DAGs. Nothing here loads a Kafka client, Arrow, Spark or Great Expectations.
+"""Parameters, tasks and order of the shipped DAGs. Nothing here loads a Kafka client, Arrow, Spark or Great
+Expectations.
 
 Raises ConfigurationError when it is imported beside an Airflow that is too old for all of it; Airflow shows that as the
 import error of each DAG file.

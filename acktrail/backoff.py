@@ -45,8 +45,8 @@ class Backoff:
 
 
 def passing(error: Exception) -> AcktrailError | None:
-    """The error as one that passes: a retryable one, or any whose cause is that process or system may open no more
-    files (EMFILE, ENFILE). None: a person has to look."""
+    """Return the error if it is temporary: a retryable one, or one because process or system may open no more files
+    (EMFILE, ENFILE). None: it stays until a person does something."""
     if isinstance(error, RetryableError | OutcomeUnknown):
         return error
     cause: BaseException | None = error

@@ -87,7 +87,7 @@ class KafkaConfig:
         address = bootstrap_servers or (os.environ.get(_BOOTSTRAP) if chosen is None else chosen.brokers())
         if not address:
             hint = f"give --bootstrap-server or --profile, or set {_BOOTSTRAP}"
-            raise NotNamed("no broker named", hint=hint)
+            raise NotNamed("no Kafka broker is given", hint=hint)
         if client_config is None and chosen is not None:
             return cls(bootstrap_servers=address, properties=chosen.client_properties())
         return cls(bootstrap_servers=address, properties=_properties(client_config, "ACKTRAIL_CLIENT_CONFIG"))

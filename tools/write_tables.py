@@ -7,6 +7,7 @@ The same files always give the same pages and picture. `faults` checks what the 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -115,7 +116,7 @@ def _faults_of(columns: Rows) -> Iterator[str]:
         if names.count(name) > 1:
             yield f"column {name} occurs twice"
         if unit is not None and unit not in UNITS:
-            yield f"column {name}: no unit {unit!r}"
+            yield f"column {name}: no unit {unit!r}; there are {', '.join(sorted(UNITS))}"
         if is_whole and unit != wanted:
             yield f"column {name}: its unit is {wanted}"
         if not column["meaning"] or "|" in column["meaning"] or column["meaning"].endswith("."):
@@ -123,5 +124,7 @@ def _faults_of(columns: Rows) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    if wrong := [*faults()]:
+        sys.exit("\n".join(wrong))
     for page, text in pages().items():
         page.write_text(text, "utf-8")

@@ -129,7 +129,7 @@ def _short(name: str) -> str:
 def _receivers(prometheus: _Prometheus) -> DoctorCheck:
     found = [str(each["url"]) for each in prometheus.asked("alertmanagers")["activeAlertmanagers"]]
     if not found:
-        hint = "without an Alertmanager alerts are only shown on Prometheus' own page"
+        hint = "set `alerting` in prometheus.yml: without an Alertmanager, alerts are only on Prometheus' own page"
         return DoctorCheck(what="Alertmanager", status="note", detail="none", hint=hint)
     return DoctorCheck(what="Alertmanager", status="ok", detail=few([without_user_info(url) for url in found]))
 

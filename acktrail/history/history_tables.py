@@ -171,11 +171,12 @@ def _app_id(state_partition: int) -> str:
 
 
 def first_rewritten(sizes: Sequence[int], new_rows: int) -> int:
-    """Index of the first chunk to rewrite with `new_rows`, and all later ones with it; ``len(sizes)`` where the new
-    rows become a chunk of their own. `sizes`: rows of each chunk, oldest first.
+    """Return the index of the first chunk that is rewritten with `new_rows`; all later chunks are rewritten with it.
+    ``len(sizes)``: the new rows become a chunk of their own. `sizes`: rows of each chunk, oldest first.
 
-    The invariant: at most seven chunks of a tier that is not full lie side by side, so that n rows lie in fewer than
-    n / FULL_ROWS + 42 chunks where rows come evenly; a row is written at most seven times, once for each tier.
+    Chunks of similar size are a tier. The invariant: at most seven chunks of one tier lie side by side, except in the
+    tier of full chunks. So n rows that come evenly lie in fewer than n / FULL_ROWS + 42 chunks, and a row is written at
+    most seven times, once for each tier.
     """
     index, total = len(sizes), new_rows
     while True:

@@ -80,7 +80,7 @@ def combine_state_batches(
 
 
 def _is_combined(batches: Sequence[StateBatch]) -> bool:
-    """Whether the batches are their own shortest cover."""
+    """Whether the batches ascend, do not overlap, and no two neighbours could be one batch."""
     return all(b.first_offset <= b.last_offset for b in batches) and all(
         batch.last_offset + 1 < later.first_offset
         or (

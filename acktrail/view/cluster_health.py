@@ -85,12 +85,12 @@ class ClusterHealth:
 
     @property
     def statuses(self) -> dict[str, int]:
-        """Share partitions by status, worst first, without those that none has."""
+        """Numbers of share partitions by status, worst first. A status that no share partition has is left out."""
         return queue_rows.status_counts(self.queues)
 
     @property
     def group_statuses(self) -> dict[str, int]:
-        """Groups by status, worst first, without those that none has."""
+        """Numbers of groups by status, worst first. A status that no group has is left out."""
         return queue_rows.status_counts(self.groups)
 
     @property

@@ -65,7 +65,7 @@ class ListPart:
 
 
 def part_of(total: int, wanted: int | None) -> ListPart:
-    """The part `wanted` of a list, or the nearest there is.
+    """Return the page `wanted` of a list of `total` rows; where the list has no such page, the nearest one.
 
     >>> part_of(120, 9)
     ListPart(at=3, count=3, total=120, first=100)

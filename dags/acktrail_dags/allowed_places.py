@@ -43,8 +43,8 @@ def allowed_folders() -> tuple[str, ...]:
 
 def ensure_place(connection: str, tables: str, own: tuple[str, str | None], *, changes: bool = False) -> None:
     """Raise ConfigurationError unless a run may work on the cluster of the Airflow `connection` with these `tables`:
-    both are the worker's `own`, or the deployment allows them together. With `changes` the own cluster's only tables
-    are the own ones, also where others are allowed: changes of a cluster have one audit."""
+    both are the worker's `own`, or the deployment allows them together. With `changes`, only the worker's own tables
+    go with its own cluster, even if the deployment allows others: changes of a cluster have one audit."""
     if connection == own[0] and own[1] is not None and is_same(tables, own[1]):
         return
     if changes and connection == own[0]:

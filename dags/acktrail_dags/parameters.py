@@ -295,7 +295,7 @@ def dag_profiles() -> tuple[DagProfile, ...]:
 
 
 def _endings(name: str) -> tuple[str, str]:
-    """What ids of a profile end with, and what they end with where another profile's would look the same."""
+    """Return the suffix of a profile's ids, and the longer suffix for the case that two profiles have the same one."""
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"__{_cleaned(name)}", f"__{_cleaned(name)}_{digest}"
 

@@ -32,7 +32,7 @@ _ADVICE: Final[Mapping[type[AcktrailError], str]] = {
 
 
 def advice_of(texts: Mapping[type[AcktrailError], str]) -> Advice:
-    """The text for the first of the classes that an error is of."""
+    """Return a function that gives the text for an error: that of the first class in `texts` that fits."""
     return lambda error: next(text for kind, text in texts.items() if isinstance(error, kind))
 
 

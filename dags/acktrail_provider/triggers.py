@@ -90,7 +90,7 @@ class Wait:
         return self._of_age(look)
 
     def _of_age(self, look: GroupLeft) -> WaitState:
-        """The age by its upper bound: the oldest unfinished record is that old, or younger."""
+        """Judge the age by its upper bound: the oldest unfinished record is that old, or younger."""
         if self.max_age_s is None:
             return WaitState(is_met=True, reason=look.left.reason)
         if look.oldest_s is None:

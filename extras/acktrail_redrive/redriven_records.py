@@ -121,7 +121,8 @@ class RedrivenRecords:
         return f"; by the exported history {what}"
 
     def _found(self, ends: Mapping[str, int]) -> tuple[dict[int, tuple[int, int]], str]:
-        """Partition and offset by number, by the headers of the records in the target; and why others are not there."""
+        """Read the target: return partition and offset of each record of the plan, by its number in the header, and why
+        the others were not found."""
         own_plan = self._plan.plan_id.encode()
         try:
             topic = self._run.cluster.topic(self._plan.target.topic)

@@ -42,7 +42,7 @@ class JobSession:
 
     @cached_property
     def session(self) -> SparkSession | LocalSession:
-        """Raises as ``spark_session``."""
+        """The session of Spark, opened when it is first asked for. Raises as ``spark_session``."""
         opened = self._open()
         self._is_open = True
         return opened

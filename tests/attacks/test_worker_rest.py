@@ -144,8 +144,8 @@ def test_a_kept_password_goes_nowhere_else(worker: ConnectWorker, evil: EvilBrok
 
 
 def test_a_kept_reference_goes_nowhere_else(worker: ConnectWorker, evil: EvilBroker) -> None:
-    """Who holds the token changes the address of a connector whose password is a reference that an operator wrote, or
-    forgets their own to fall back to one: 400, as for a password."""
+    """An operator wrote a reference as a connector's password. A caller with the token changes the address and sends no
+    password of their own, so that the reference would go there: 400, as for a password."""
     connector(worker, "refers", **{"kafka.sasl.password": "${file:secrets/victim.txt}"})
     for changes in ({}, {"kafka.sasl.password": "[hidden]"}, {"kafka.sasl.username": "else"}):
         code, text = worker.ask(

@@ -381,7 +381,10 @@ def test_a_dry_run_shows_the_tables_without_a_cluster(
     With --execute the cluster is needed."""
     monkeypatch.delenv("ACKTRAIL_BOOTSTRAP_SERVERS", raising=False)
     repair = ("tables", "repair", "--tables", sound.tables.root)
-    for where, code, error in ((NOBODY, 4, "no Kafka broker answered at 127.0.0.1:1"), ((), 3, "no broker named")):
+    for where, code, error in (
+        (NOBODY, 4, "no Kafka broker answered at 127.0.0.1:1"),
+        ((), 3, "no Kafka broker is given"),
+    ):
         whole = run(capsys, *repair, *where)
         assert (whole.code, whole.stdout.splitlines()[0][:16]) == (code, "nothing is wrong")
         assert f"not compared with Kafka: {error}" in whole.stdout

@@ -88,7 +88,7 @@ def test_missing_configuration_is_one_clear_line(podman: Containers) -> None:
     """Without a worker's file, without brokers, without tables."""
     for words, said in (
         ((), "cannot read /etc/acktrail/worker.toml: No such file or directory"),
-        (("groups", "list"), "no broker named"),
+        (("groups", "list"), "no Kafka broker is given"),
         (("dashboard", "serve"), "no root of tables is given"),
         (("connect", "health", "/etc/acktrail/worker.toml"), "cannot read /etc/acktrail/worker.toml"),
     ):

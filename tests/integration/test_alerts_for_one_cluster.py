@@ -100,7 +100,8 @@ def test_abandoned_group_raises_an_alert_that_ends(broker: EmbeddedBroker, workl
             "--listen": "--every 1s --listen",
             "interval: 30s": "interval: 1s",
             "for: 15m": "for: 3s",
-            '"ShareGroupOffsetsSource"': '"ShareGroupOffsetsSource", "interval.ms": "1000"',
+            '"interval.ms": "60000"': '"interval.ms": "1000"',
+            "alertmanagers: [": "alertmanagers: []  # no other machine's: [",
         },
     )
     services, group, topic = out / "services", f"desk-{tmp_path.name}", f"bills-{tmp_path.name}"

@@ -24,8 +24,8 @@ from acktrail_jobs.api import reconcile
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 FIRST_LOOK = {
-    "waiting": ("unattended", "400 records wait, and no member since "),
-    "undelivered": ("unattended", "200 records wait, none was ever delivered, and no member since "),
+    "waiting": ("unattended", "400 records wait, and no member in any observation since "),
+    "undelivered": ("unattended", "200 records wait, none was ever delivered, and no member in any observation since "),
     "passed": ("inconsistent", "past_log_end: the state ends at offset 50, the log at 40"),
     "rejecting": (
         "reject_storm",

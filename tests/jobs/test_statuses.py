@@ -312,7 +312,7 @@ def records_that_wait_without_members(scene: Scene) -> Looks:
     scene.world.write(snapshot(scene.key, 0))
     first = yield 0
     assert first["status"] == "unattended"
-    assert first["reason"].startswith("400 records wait, and no member since 2026-03-01 ")
+    assert first["reason"].startswith("400 records wait, and no member in any observation since 2026-03-01 ")
     scene.log(0, 404)
     second = yield 0
     assert (second["status"], second["no_members_since"]) == ("unattended", first["observed_at"])

@@ -186,9 +186,9 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
 
 
 def blocking(found: Iterable[GroupStatus], group_id: str, *, plan_id: str, now_ms: int) -> GroupStatus | None:
-    """Return what keeps others from changing a group, or from carrying out a plan that is about none: a lease in force,
-    or an outcome that was not looked for yet. The lease is released when verification cannot determine the outcome: a
-    new plan starts from what is there now."""
+    """Return what keeps others from changing a group, or from carrying out a plan that has no group: a lease in force,
+    or an unknown outcome that is not verified yet. If verification cannot determine the outcome, it releases the
+    lease: a new plan starts from what is there now."""
     own = (one for one in found if one.group_id == group_id and (group_id or one.plan_id == plan_id))
     leased = ((one, one.lease) for one in own if one.lease is not None)
     return next((one for one, lease in leased if lease.is_held(now_ms) or one.standing is _S.UNKNOWN), None)

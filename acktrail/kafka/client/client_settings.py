@@ -251,7 +251,7 @@ def addresses_of(bootstrap_servers: str) -> tuple[str, ...]:
     ConfigurationError when none is there, or one is not ``host:port``."""
     texts = [re.sub(r"^[A-Za-z_]*://", "", text.strip()) for text in bootstrap_servers.split(",")]
     addresses = tuple(_address(text) for text in texts if text)
-    return addresses or _refuse("no broker named", "give host:port[,host:port]")
+    return addresses or _refuse("no Kafka broker is given", "give host:port[,host:port]")
 
 
 def _address(text: str) -> str:

@@ -202,7 +202,8 @@ def _discard(tables: Tables, name: str) -> None:
 
 
 def _remove_first_copies(tables: Tables, doubled: Iterable[DoubledLog]) -> None:
-    """What was derived from both copies is removed first: the next reconciliation builds it again."""
+    """Remove the older of two copies of a log. Before that, remove what was derived from both copies: the next
+    reconciliation builds it again."""
     for name in sorted(REMADE):
         _discard(tables, name)
     for each in doubled:

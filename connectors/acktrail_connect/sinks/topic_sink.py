@@ -304,7 +304,7 @@ class KafkaTopicSink(SinkConnector):
         return name
 
     def writer(self, connector: str, source_partition: SourcePartition, most_bytes: int) -> TransactionalWriter:
-        """The one writer of a source partition: who makes the next one fences it."""
+        """Return the one writer of a source partition. Once another is made for it, this one can write no more."""
         own = f"{TRANSACTIONAL_IDS}{self.config[_POSITIONS]}/{quote(connector, safe='')}/{source_partition}"
         return TransactionalWriter(self.kafka, own, most_bytes=most_bytes)
 

@@ -139,7 +139,8 @@ class WorkerLease:
         )
 
     def release(self) -> None:
-        """Give the lease up, so that another worker takes it at once; without it, or without its storage, nothing."""
+        """Give the lease up, so that another worker can take it at once. Does nothing if this worker does not have it,
+        or if the storage does not answer."""
         mine, self._mine = self._mine, None
         if mine is not None and mine < _LAST_NUMBER:
             with contextlib.suppress(RetryableError):

@@ -39,7 +39,7 @@ class LogSource(ClusterSource):
     _partition_count = 0
 
     def start(self) -> None:
-        """Find the topic; a cluster without one is waited for."""
+        """Find the topic. If the cluster does not have it yet, the source gets tasks once it is there."""
         with ShareGroupAdmin(self._kafka) as admin:
             self.cluster_id = admin.cluster_id
             topic = StateTopic(admin, self.topic)

@@ -178,7 +178,7 @@ class ConnectorRun(RunThread):
         self._restarts = False
 
     def aim(self, target: RunState) -> None:
-        """Want another state; returns at once."""
+        """Set the state that the connector should reach. Returns at once; its thread does the work."""
         with self._lock:
             self._target = target
             if target is not RunState.RUNNING:
@@ -222,7 +222,7 @@ class ConnectorRun(RunThread):
 
     @property
     def is_new(self) -> bool:
-        """It has taken no step yet."""
+        """Whether the connector has not begun to start yet."""
         return self._status == RunStatus(state=RunState.UNASSIGNED)
 
     @property

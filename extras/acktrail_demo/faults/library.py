@@ -175,7 +175,7 @@ def find_faults(
 
 
 def signs_of(injected: InjectedFault) -> frozenset[Sign]:
-    """What an injected fault must fire."""
+    """Return the findings and verdicts that an injected fault must cause."""
     expected, key = injected.fault.expected, injected.subject
     own = (str(key.group_id), key.partition)
     rules = ((rule, _NO_SUBJECT if rule in OF_STATE_PARTITIONS else own) for rule in expected.findings)

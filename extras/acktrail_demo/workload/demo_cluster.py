@@ -300,7 +300,7 @@ class StateTopicEditor:
         self._deadline.wait_until(lambda: self._begins_after(removed), "redundant state records to be pruned")
 
     def _begins_after(self, removed: Mapping[int, int]) -> bool:
-        """False while a leader is not there."""
+        """Whether each state partition begins after its offset. False, too, while a partition has no leader."""
         with contextlib.suppress(RetryableError), ShareGroupAdmin(self._config) as admin:
             logs = StateTopic(admin).log_offsets(removed)
             return all((logs[number].log_start_offset or 0) > offset for number, offset in removed.items())

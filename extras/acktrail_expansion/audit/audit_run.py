@@ -180,8 +180,9 @@ def _look(row: Row, looks: Mapping[str, TopicLooks], instant: str) -> LookPlace:
 
 
 def _expire(row: Row, starts: Mapping[int, int], begins: int) -> None:
-    """Take from a broken verdict what the retention had taken when the destination was begun: that was not overtaken. A
-    position follows the start of the log, too: then no record of the destination was begun."""
+    """Correct a verdict of broken order for records that retention had removed before the group began with the
+    destination: they were not overtaken. A position also moves with the log start; then the group may have begun no
+    record of the destination."""
     has_moved = row["evidence"] == "commits" and starts.get(row["partition"], 0) > begins
     start = starts.get(row["source_partition"], 0)
     if has_moved or start > row["last_open"]:

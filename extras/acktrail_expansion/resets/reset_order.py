@@ -76,7 +76,7 @@ class GroupPlace:
         return True if self.is_exact and low is not None and first < low else None
 
     def has_begun(self, fence: Fence) -> bool | None:
-        """Whether the group was given something from behind the fence; None: not known."""
+        """Whether the group was given a record at or after the fence, an offset between two bounds. None: not known."""
         given, (low, high) = max(self.first, self.given or 0), fence
         if high is not None and given > high:
             return True

@@ -134,7 +134,7 @@ def export_differences(stored: Tables, saved: SavedStates) -> Iterator[Differenc
 
 
 def _replayed_again(spark: JobSession, stored: Tables, saved: SavedStates, moment: TopicAtTime) -> pa.Table:
-    """What a replay from the beginning leaves where the saved one ends."""
+    """Replay from the first record up to where the saved states end, and return the states there."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
         for number, end in saved.positions.items()

@@ -226,7 +226,7 @@ def _places(known: BoolArray) -> dict[str, Int64Array]:
 
 
 def _longest(known: BoolArray, stays: BoolArray, begun: Int64Array) -> Int64Array:
-    """How many observations in a row, at most, had one start offset and a lag before column `begun`."""
+    """Of consecutive observations before column `begun` with a lag and the same start offset, the largest number."""
     longest, length = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
     for column in range(known.shape[1]):
         length = np.where(stays[:, column], length + 1, np.where(known[:, column], 1, length))

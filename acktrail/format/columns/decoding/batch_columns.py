@@ -112,7 +112,7 @@ class _Columns:
         return np.repeat(np.array(numbers, np.int64), self._counts)
 
     def _check_deltas(self, deltas: Int64Array) -> None:
-        """Offsets ascend within each batch, up to its last one."""
+        """Raise unless the offsets of each batch ascend and stay below its last one."""
         begins = (np.cumsum(self._counts) - self._counts)[self._counts > 0]
         steps = np.diff(deltas, prepend=-1)
         steps[begins] = 1

@@ -30,7 +30,8 @@ class Event(StrEnum):
     for approval came in time. LEASE_TAKEN: no one else may change the group; `detail` says until when and by which
     process. LEASE_REFUSED: another change keeps a group, nothing was begun. REFUSED: looked at again it may not be
     done, nothing was sent. BEFORE_CALL: without a later row it may or may not have been done. AFTER_CALL: what the
-    coordinator answered, VERIFIED: what state topic and broker say afterwards; both have an `outcome`.
+    coordinator answered, VERIFIED: what state topic and broker say afterwards; both have an `outcome`. LOOKED:
+    a person was shown the record that `detail` names; it is about no plan.
     """
 
     PLANNED = "planned"
@@ -45,6 +46,7 @@ class Event(StrEnum):
     VERIFIED = "verified"
     LEASE_RELEASED = "lease_released"
     RECORDED = "recorded"
+    LOOKED = "looked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,9 @@ _ATTEMPTS: Final = 30
 _SMALL_FILES: Final = 32
 _FULL_FILE_BYTES: Final = 256 * 1024
 """A file of at least this size is left to the maintenance, so that no change waits for more than a few of them."""
-_ENDS: Final = frozenset({Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, Event.REJECTED, Event.LEASE_REFUSED})
+_ENDS: Final = frozenset(
+    {Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, Event.REJECTED, Event.LEASE_REFUSED, Event.LOOKED}
+)
 """Events at which nothing waits for the writer: files are put together then."""
 _FORGOTTEN_AFTER_MS: Final = 86_400_000
 """A lease that ran out this long ago blocks no one, by any clock."""

@@ -173,7 +173,7 @@ def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
     vouch for others, are skipped."""
     found: dict[tuple[str, str], GroupStatus] = {}
     for row in in_order(rows):
-        if row.group_id is None and (not row.attempt or row.event in _NO_STEP):
+        if row.event == Event.LOOKED or (row.group_id is None and (not row.attempt or row.event in _NO_STEP)):
             continue
         key = (row.plan_id, row.group_id or "")
         before = found.get(key)

@@ -155,6 +155,7 @@ _WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
     "refused": _refused,
     "before_call": _asked,
     "after_call": _answered,
+    "looked": lambda detail: f"{detail['topic']}:{detail['partition']}, offset {detail['offset']}",
     "verified": lambda detail: ", ".join(f"{count} {status}" for status, count in detail.get("statuses", {}).items()),
 }
 """What the detail of an event says to a person."""

@@ -24,6 +24,8 @@ ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``op
                             ``second-person`` (an approval by somebody other than the requester)
 ACKTRAIL_AUDIT_ANCHOR       file with the hash of one audit row, stored outside of the tables
 ACKTRAIL_AUDIT_KEY          secret, 16 characters or more: rows of the audit of changes get a hash with it
+ACKTRAIL_PAYLOADS           ``allowed``: `acktrail record show --payload` may show records; ``denied`` (default)
+ACKTRAIL_PAYLOAD_MASKS      what it masks: ``$..iban,$.card.number,header:authorization,key``
 ACKTRAIL_CACHE              brokers, classes of Spark (may be deleted at any time; default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -243,6 +245,17 @@ def audit_key() -> bytes | None:
         hint = "make one by `openssl rand -hex 32`"
         raise ConfigurationError(f"ACKTRAIL_AUDIT_KEY has fewer than {_SHORTEST_KEY} characters", hint=hint)
     return text.encode() or None
+
+
+def payload_masks() -> list[str]:
+    """The masks for records that are shown. Raises ConfigurationError unless the environment allows to show any."""
+    text = setting("ACKTRAIL_PAYLOADS") or "denied"
+    if text not in ("allowed", "denied"):
+        raise ConfigurationError(f"ACKTRAIL_PAYLOADS is {text!r}", hint="set it to allowed or denied")
+    if text == "denied":
+        hint = "set ACKTRAIL_PAYLOADS=allowed, and ACKTRAIL_PAYLOAD_MASKS for what must stay hidden"
+        raise ConfigurationError("the content of records may not be shown here", hint=hint)
+    return [each.strip() for each in setting("ACKTRAIL_PAYLOAD_MASKS").split(",") if each.strip()]
 
 
 def java_home() -> Path | None:

@@ -5,18 +5,44 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
 
-from acktrail.format.wire.record_batch import BatchKind, LogRecord, batch_records, record_headers
-from acktrail.kafka.descriptions import LogStretch
+import google_crc32c
+from kafka.protocol.consumer.fetch import FetchRequest
+
+from acktrail.backoff import Backoff
+from acktrail.errors import InputError, MalformedRecord, RetryableError
+from acktrail.format.wire.record_batch import (
+    CHECKED_FROM,
+    HEADER_BYTES,
+    BatchKind,
+    Compression,
+    LogRecord,
+    PackedBatch,
+    batch_records,
+    batches_in,
+    record_headers,
+)
+from acktrail.kafka.client.error_codes import LOOK_AGAIN, NONE, error_for
+from acktrail.kafka.descriptions import LogStretch, TopicPartition
+from acktrail.kafka.log_fetcher import unpacked_records
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.kafka.log_stretches import read_batches
+from acktrail.kafka.logs import leaders_of
 from acktrail.model.offset_ranges import Span, joined
+from acktrail.model.share_partition import TopicId, topic_id_bytes
 
 _NEAR: Final = 2_000
 """Offsets between two records that are read along rather than asked for by themselves."""
 _LOOKED_BYTES: Final = 16 << 20
+_FEW_BYTES: Final = 1 << 16
+_CHECKED_BYTES: Final = 1 << 20
+_BY_ID: Final = 13
+_NEWEST: Final = 16
+_READ_COMMITTED: Final = 1
+_OUT_OF_RANGE: Final = 1
 _OF_KIND: Final = {
     BatchKind.CONTROL: "a marker of a transaction, no record",
     BatchKind.ABORTED: "its transaction was aborted",
@@ -24,6 +50,7 @@ _OF_KIND: Final = {
 }
 _COMPACTED: Final = "compaction removed it"
 DELETED: Final = "the log does not have it any more (retention)"
+_NOT_YET: Final = "the log has no such offset yet"
 OPEN: Final = "it is beyond what can be read: a transaction is open, or the log lost its end"
 
 
@@ -37,6 +64,7 @@ class SourceRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[bytes, bytes | None], ...]
+    has_append_time: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -99,6 +127,76 @@ class TopicRecords:
                         at = bisect_left(lasts, record.offset)
                         if at < len(ranges) and ranges[at][0] <= record.offset:
                             yield _source_record(number, record)
+
+
+def record_at(topic: StateTopic, partition: int, offset: int) -> SourceRecord | str:
+    """Return the record at one offset, or why there is none. One Fetch, by the topic's id; no group takes part.
+
+    A broker sends the batch of the record whole (KIP-74), of any size. Key and value are views of it. Raises
+    NotAuthorized, RetryableError, InputError (the batch cannot be read).
+    """
+    log = topic.log_offsets([partition])[partition]
+    if offset < (log.log_start_offset or 0):
+        return DELETED
+    if offset >= (log.last_stable_offset or 0):
+        return OPEN if offset < (log.high_watermark or 0) else _NOT_YET
+    row = _fetched_row(topic, partition, offset)
+    if row is None:
+        return DELETED
+    aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+    try:
+        batches = batches_in(row.records or b"", aborted)
+        batch = next((each for each in batches if each.header.last_offset >= offset), None)
+        return _COMPACTED if batch is None else _record_of(batch, partition, offset)
+    except MalformedRecord as error:
+        text = f"the batch with offset {offset} of {topic.name}:{partition} cannot be read: {error.fault}"
+        raise InputError(text) from None
+
+
+def _record_of(batch: PackedBatch, partition: int, offset: int) -> SourceRecord | str:
+    header = batch.header
+    if header.base_offset > offset:
+        return _COMPACTED
+    if batch.kind in _OF_KIND:
+        return _OF_KIND[batch.kind]
+    check = 0
+    for at in range(CHECKED_FROM, len(batch.raw), _CHECKED_BYTES):
+        check = google_crc32c.extend(check, bytes(batch.raw[at : at + _CHECKED_BYTES]))
+    if check != header.crc:
+        raise MalformedRecord("its CRC-32C is wrong", part="batch", position=0)
+    is_plain = header.compression is Compression.NONE
+    records: Any = batch.raw[HEADER_BYTES:] if is_plain else memoryview(unpacked_records(batch))
+    found = next((each for each in batch_records(header, records) if each.offset == offset), None)
+    if found is None:
+        return _COMPACTED
+    return replace(_source_record(partition, found), has_append_time=header.has_append_time)
+
+
+def _fetched_row(topic: StateTopic, partition: int, offset: int) -> Any:
+    """The partition's row of a read_committed response from `offset` on; None: the log begins later."""
+    place, rows = TopicPartition(topic=topic.name, partition=partition), FetchRequest.FetchTopic
+    wanted = rows.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FEW_BYTES)
+    request = FetchRequest(
+        max_bytes=_FEW_BYTES,
+        isolation_level=_READ_COMMITTED,
+        topics=[rows(topic_id=UUID(bytes=topic_id_bytes(TopicId(topic.topic_id))), partitions=[wanted])],
+        min_version=_BY_ID,
+        max_version=_NEWEST,
+    )
+    backoff = Backoff(topic.client.request_timeout_s)
+    while True:
+        leaders, failed = leaders_of(topic.client, [place])
+        code = failed.get(place, NONE)
+        if place in leaders:
+            reply = topic.client.send(request, leaders[place], timeout_retries=1)
+            row = next((row for each in reply.responses for row in each.partitions), None)
+            code = reply.error_code or (NONE if row is None else row.error_code)
+            if code == _OUT_OF_RANGE or (code == NONE and row is not None):
+                return None if code else row
+        if code not in LOOK_AGAIN | {NONE}:
+            raise error_for(code, None, operation="READ", kind="topic", name=topic.name)
+        if not backoff.wait():
+            raise RetryableError(f"the leader of {topic.name}:{partition} does not answer", hint="try again")
 
 
 def _source_record(number: int, record: LogRecord) -> SourceRecord:

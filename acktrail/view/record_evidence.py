@@ -35,9 +35,9 @@ def record_evidence(row: Mapping[str, Any], topics: Mapping[str, str]) -> dict[s
     }
 
 
-def hex_lines(data: bytes) -> Iterator[str]:
+def hex_lines(data: bytes, most: int = BYTES_SHOWN) -> Iterator[str]:
     """The first bytes of `data`, sixteen a line: where they are, two digits each, and their printable ASCII."""
-    shown = data[:BYTES_SHOWN]
+    shown = data[:most]
     for at in range(0, len(shown), _WIDTH):
         line = shown[at : at + _WIDTH]
         characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in line)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.common_options import TIME, OfTables, json_line
+from acktrail.cli.common_options import TIME, OfBoth, OfTables, json_line
+from acktrail.cli.record_payload import PayloadForm, look
+from acktrail.config import payload_masks
 from acktrail.model.offset_changes import HistoryCompleteness, MissingRecords
 from acktrail.model.record_history import ArchivedRange, archived_records
 from acktrail.text_tables import printable, table
@@ -36,18 +38,27 @@ def record(
     topic: Annotated[str, typer.Argument(help="Topic, by name or by id.")],
     partition: Annotated[int, typer.Argument(help="Partition of the topic.", min=0)],
     offset: Annotated[int, typer.Argument(help="Offset of the record.", min=0, max=2**63 - 1)],
+    payload: Annotated[
+        bool, typer.Option("--payload", help="Read the record from the cluster, and show its key, headers and value.")
+    ] = False,
+    form: Annotated[PayloadForm, typer.Option("--as", help="With --payload: how key and value are shown.")] = (
+        PayloadForm.AUTO
+    ),
     *,
-    at: OfTables,
+    at: OfBoth,
 ) -> None:
     """Show the history of one record within a share group. Each change is shown with the state record that proves it.
 
     If the record was archived and DeadLetterSource exported its dead-letter records, they are shown, too. "Not known"
     lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record of
-    __share_group_state. The command reads delivery_history (written by `acktrail run history`) and connects to no
-    cluster.
+    __share_group_state. The command reads delivery_history (written by `acktrail run history`) and connects to a
+    cluster only with --payload. That needs ACKTRAIL_PAYLOADS=allowed and READ on the topic. It shows at most 4 kB of
+    each part, hides what ACKTRAIL_PAYLOAD_MASKS names, and writes one row to the audit of changes.
 
     Example: acktrail record show fraud-scoring payments 0 4711 --tables /data/acktrail
     """
+    if payload:
+        payload_masks()
     history = at.history
     instances = history.instances(group, topic, partition, offset)
     completeness = history.completeness(group, topic=topic, partition=partition)
@@ -55,11 +66,14 @@ def record(
 
     reader = DeadLetterReader(history)
     pairs = [(each, history_text.letters_of(reader, each, group, partition)) for each in instances]
+    topics = [each.topic for each in instances]
+    seen = look(group, topics, partition, offset, form=form, at=at) if payload else None
     if not at.as_json:
-        typer.echo("\n\n".join(_record_text(each, found, group, partition, completeness) for each, found in pairs))
+        texts = [_record_text(each, found, group, partition, completeness) for each, found in pairs]
+        typer.echo("\n\n".join([*texts, *(["\n".join(seen.lines())] if seen is not None else ())]))
         return
     asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
-    known = history_text.completeness_fields(completeness)
+    known = {**history_text.completeness_fields(completeness), **({} if seen is None else {"payload": seen.as_json()})}
     typer.echo(json_line({**asked, **known, "lives": [_record_json(*pair) for pair in pairs]}))
 
 

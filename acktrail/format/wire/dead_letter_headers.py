@@ -1,7 +1,8 @@
 """Dead letters of share groups as a broker of Kafka 4.4 writes them: headers of a record, and its topic (KIP-1191).
 
 All values are UTF-8 text, numbers in decimal. Topic, partition, offset and group are always there; delivery count and
-message only where the broker knows them. A copied record has no headers of its own.
+message only where the broker knows them, after the others. The broker copies no headers of the record. Other programs
+that copy records along with their headers leave those of earlier deaths before those of the newest.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ class DeadLetterStatus(StrEnum):
 
 
 def read_dead_letter(headers: bytes) -> ShareDeadLetter:
-    """The dead letter in the bytes of a record's headers. Raises UnsupportedRecord when no header is a broker's,
-    MalformedRecord when one is missing, there twice, or no number that it can be."""
+    """The dead letter in the bytes of a record's headers. Of a record that died more than once, which has headers of
+    each death, the newest one. Raises UnsupportedRecord when no header is a broker's, MalformedRecord when one is
+    missing, or no number that it can be."""
     texts = _texts(record_headers(headers))
     if not texts:
         raise UnsupportedRecord("no header of a dead letter among", part=_PART, number=len(record_headers(headers)))
@@ -73,21 +75,27 @@ def read_dead_letter(headers: bytes) -> ShareDeadLetter:
 
 
 def _texts(headers: Iterable[tuple[bytes, bytes | None]]) -> dict[str, str]:
-    """The broker's headers by what follows the prefix; others are left out."""
-    found: dict[str, str] = {}
+    """The headers of the newest death by what follows the prefix; others are left out. A broker writes its headers in
+    one order: the first of them again is the next death, whose count and message may be missing."""
+    found: dict[str, bytes | None] = {}
     for name, value in headers:
         own = name.removeprefix(PREFIX).decode("utf-8", errors="replace")
         if not name.startswith(PREFIX) or own not in _KNOWN:
             continue
-        if own in found:
-            raise _malformed(f"header {own} occurs twice")
-        try:
-            found[own] = (value or b"").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise _malformed(f"header {own} is not UTF-8") from error
-        if value is None:
-            raise _malformed(f"header {own} is null")
-    return found
+        if own in found and own == next(iter(found)):
+            found.pop(_COUNT, None)
+            found.pop(_MESSAGE, None)
+        found[own] = value
+    return {own: _decoded(own, value) for own, value in found.items()}
+
+
+def _decoded(name: str, value: bytes | None) -> str:
+    if value is None:
+        raise _malformed(f"header {name} is null")
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _malformed(f"header {name} is not UTF-8") from None
 
 
 def _text(texts: Mapping[str, str], name: str) -> str:

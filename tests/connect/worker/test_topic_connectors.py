@@ -47,16 +47,16 @@ def rows_of(batches: list[SourceBatch]) -> list[dict[str, Any]]:
 
 
 def test_every_record_is_a_row(kafka: KafkaConfig, workload: Workload) -> None:
-    """Also one that is no dead letter, or has a broken header: with its address, a reason and the bytes of its headers,
-    never with a key or a value. A log that begins behind the position is read on; the gap stays visible. A topic of
-    the same name that comes later is another source partition."""
+    """Also one that is no dead letter, died twice, or has a broken header: with its address, a reason and the bytes of
+    its headers, never with a key or a value. A log that begins behind the position is read on; the gap stays visible.
+    A topic of the same name that comes later is another source partition."""
     topic = f"dlq-{uuid.uuid4().hex}"
     workload.create_topic(topic)
     producer = Producer(to_librdkafka(kafka))
     producer.produce(topic, b"secret-value", b"key", headers=headers())
     producer.produce(topic, headers=headers(offset="-7"))
     producer.produce(topic, b"secret-value")
-    producer.produce(topic, headers=headers(group="ü\x1b[2J"))
+    producer.produce(topic, headers=[*headers(offset="3", message="first"), *headers(group="ü\x1b[2J")])
     assert producer.flush(30) == 0
     connector = DeadLetterSource(DeadLetterSource.config_def.parse(keys(kafka, topics=topic, bounded="true")))
 

@@ -79,6 +79,7 @@ NOT_RUN: Final = {
         "docs/how-to/redrive.md",
         "acktrail run export && acktrail run history          # which records are archived now",
     ): "needs archived records",
+    ("docs/how-to/look-into-a-record.md", "export ACKTRAIL_PAYLOADS=allowed"): "needs a record of a topic",
 }
 """The first line of each block that is marked so in its document, and the reason that stands there."""
 

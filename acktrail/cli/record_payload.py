@@ -30,6 +30,7 @@ MOST_SHOWN: Final = 4_096
 _MOST_JSON: Final = 1 << 20
 """Larger values are not parsed."""
 _LONGEST_NAME: Final = 256
+_MOST_HEADERS: Final = 100
 _MASKED: Final = "***"
 _STEP: Final = re.compile(r"(\.\.?)([\w-]+|\*)|\[(\d+|\*|'[^']+')\]")
 _BRACKETS: Final = re.compile(rb"[{\[]")
@@ -101,8 +102,7 @@ class Piece:
         )
         one = "" if body or self.text is None else f": {printable(self.text)}"
         yield f"{name} ({self.size:,} bytes, {self.form}{cut}){one}"
-        hexed = hex_lines(self.shown, MOST_SHOWN) if self.text is None else ()
-        yield from (f"  {line}" for line in (*body, *hexed))
+        yield from (f"  {line}" for line in (*body, *(hex_lines(self.shown, MOST_SHOWN) if self.text is None else ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,21 +180,22 @@ def _pieces(
     found: SourceRecord, form: PayloadForm, masks: PayloadMasks
 ) -> tuple[Piece | None, Piece | None, list[tuple[str, Piece | None]], int]:
     """Return key, value, headers by name, and how many headers are left out."""
-    is_key_hidden = found.key is not None and masks.hides_key
-    hidden = Piece("masked", len(found.key or b""), text=_MASKED)
-    key = hidden if is_key_hidden else _piece(found.key, form, masks.paths, is_key=True)
+    key = _hidden(found.key) if masks.hides_key else _piece(found.key, form, masks.paths, is_key=True)
     headers: list[tuple[str, Piece | None]] = []
     left = MOST_SHOWN
     for name, value in found.headers:
-        if left <= 0:
+        if left <= 0 or len(headers) == _MOST_HEADERS:
             break
         short = bytes(name[:_LONGEST_NAME])
         text = short.decode("utf-8", "backslashreplace") + "…" * (len(name) > len(short))
-        is_hidden = value is not None and masks.hides(bytes(name))
-        piece = Piece("masked", len(value or b""), text=_MASKED) if is_hidden else _piece(value, form, (), most=left)
+        piece = _hidden(value) if masks.hides(bytes(name)) else _piece(value, form, (), most=left)
         headers.append((text, piece))
         left -= len(short) + (0 if piece is None else len(piece.shown))
     return key, _piece(found.value, form, masks.paths), headers, len(found.headers) - len(headers)
+
+
+def _hidden(data: bytes | None) -> Piece | None:
+    return None if data is None else Piece("masked", len(data), text=_MASKED)
 
 
 def _piece(
@@ -210,7 +211,7 @@ def _piece(
         return None
     size = len(data)
     if () in paths and not is_key:
-        return Piece("masked", size, text=_MASKED)
+        return _hidden(data)
     document = _document(data) if paths or form in (PayloadForm.AUTO, PayloadForm.JSON) else None
     if paths and document is None and not (is_key and not _BRACKETS.search(data[:MOST_SHOWN])):
         return Piece("size only: it cannot be masked", size)
@@ -254,16 +255,14 @@ def masked(value: Any, path: Sequence[PathStep]) -> Any:
     if not path:
         return _MASKED
     step = path[0]
-    for name, member in [*(value.items() if isinstance(value, dict) else enumerate(value))] if _is_open(value) else ():
+    if not isinstance(value, dict | list):
+        return value
+    for name, member in [*(value.items() if isinstance(value, dict) else enumerate(value))]:
         if step.is_deep:
             value[name] = masked(member, path)
         if step.name in (None, name):
             value[name] = masked(value[name], path[1:])
     return value
-
-
-def _is_open(value: Any) -> bool:
-    return isinstance(value, dict | list)
 
 
 def _path(text: str) -> tuple[PathStep, ...]:

@@ -25,6 +25,7 @@ from acktrail.format.wire.record_batch import (
     batches_in,
     record_headers,
 )
+from acktrail.kafka.client.broker_client import NoResponse
 from acktrail.kafka.client.error_codes import LOOK_AGAIN, NONE, error_for
 from acktrail.kafka.descriptions import LogStretch, TopicPartition
 from acktrail.kafka.log_fetcher import unpacked_records
@@ -43,6 +44,8 @@ _BY_ID: Final = 13
 _NEWEST: Final = 16
 _READ_COMMITTED: Final = 1
 _OUT_OF_RANGE: Final = 1
+_TOO_LARGE: Final = "Invalid frame length"
+"""The client's word for an answer of more than it takes."""
 _OF_KIND: Final = {
     BatchKind.CONTROL: "a marker of a transaction, no record",
     BatchKind.ABORTED: "its transaction was aborted",
@@ -172,6 +175,18 @@ def _record_of(batch: PackedBatch, partition: int, offset: int) -> SourceRecord 
     return replace(_source_record(partition, found), has_append_time=header.has_append_time)
 
 
+def _reply(topic: StateTopic, leader: int, request: Any) -> Any:
+    """What the leader answers; None: the connection failed."""
+    (reply,) = topic.client.send_all([(leader, request)])
+    if not isinstance(reply, NoResponse):
+        return reply
+    if _TOO_LARGE in str(reply.error):
+        raise InputError(f"the batch at this offset of {topic.name} has more than 100 MB")
+    if not reply.may_try_again:
+        raise topic.client.explain(reply)
+    return None
+
+
 def _fetched_row(topic: StateTopic, partition: int, offset: int) -> Any:
     """The partition's row of a read_committed response from `offset` on; None: the log begins later."""
     place, rows = TopicPartition(topic=topic.name, partition=partition), FetchRequest.FetchTopic
@@ -187,8 +202,7 @@ def _fetched_row(topic: StateTopic, partition: int, offset: int) -> Any:
     while True:
         leaders, failed = leaders_of(topic.client, [place])
         code = failed.get(place, NONE)
-        if place in leaders:
-            reply = topic.client.send(request, leaders[place], timeout_retries=1)
+        if place in leaders and (reply := _reply(topic, leaders[place], request)) is not None:
             row = next((row for each in reply.responses for row in each.partitions), None)
             code = reply.error_code or (NONE if row is None else row.error_code)
             if code == _OUT_OF_RANGE or (code == NONE and row is not None):

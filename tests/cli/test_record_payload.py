@@ -41,7 +41,7 @@ def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def world(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
     found = World.at(broker.config(), tmp_path_factory.mktemp("payload"))
-    found.workload.create_topic(TOPIC, **{"max.message.bytes": "60000000", "retention.ms": "-1"})
+    found.workload.create_topic(TOPIC, **{"max.message.bytes": "104000000", "retention.ms": "-1"})
     return found
 
 
@@ -59,7 +59,7 @@ def place(world: World, capsys: pytest.CaptureFixture[str]) -> World:
 def _written(world: World, value: Any, key: Any = None, headers: Any = None, **settings: Any) -> int:
     """Write one record; return its offset."""
     places: list[int] = []
-    producer = Producer({**to_librdkafka(world.kafka), "message.max.bytes": 60_000_000, **settings})
+    producer = Producer({**to_librdkafka(world.kafka), "message.max.bytes": 104_000_000, **settings})
     keep = lambda error, message: places.append(message.offset() if error is None else error)  # noqa: E731
     producer.produce(TOPIC, value, key, 0, headers=headers, timestamp=1_000, on_delivery=keep)
     assert producer.flush(30) == 0
@@ -178,12 +178,16 @@ def test_records_that_are_not_there_are_one_line(place: World, capsys: pytest.Ca
 
 @pytest.mark.broker
 def test_large_record_is_shown_in_bounded_memory(place: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """50 MB: at most six times as much beside what the process had."""
+    """50 MB: at most six times as much beside what the process had. A batch of 100 MB is more than the client takes."""
     offset = _written(place, b"y" * 50_000_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     value = _payload(place, capsys, offset)["value"]
     assert (value["bytes"], value["cut_bytes"], len(value["content"])) == (50_000_000, 49_995_904, 4_096)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 6 * 50_000
+    huge = _written(place, b"y" * 100_000_000)
+    assert f"the batch at this offset of {TOPIC} has more than 100 MB" in _show(place, capsys, huge).complaint(2)
+    many = _payload(place, capsys, _written(place, b"z", None, [("h", b"")] * 10_000))
+    assert (len(many["headers"]), many["headers_left_out"]) == (100, 9_900)
 
 
 @pytest.mark.broker
@@ -222,7 +226,9 @@ def test_payloads_need_the_setting(capsys: pytest.CaptureFixture[str], monkeypat
     """By default, and with a word that is none, it is refused before anything is asked."""
     asked = ("record", "show", "g", "t", "0", "0", "--payload", "--tables", "/nowhere")
     monkeypatch.delenv("ACKTRAIL_PAYLOADS")
-    assert "the content of records may not be shown here (set ACKTRAIL_PAYLOADS" in run(capsys, *asked).complaint(3)
+    assert "content of records may not be shown: ACKTRAIL_PAYLOADS is 'denied' (set ACKTRAIL" in run(
+        capsys, *asked
+    ).complaint(3)
     monkeypatch.setenv("ACKTRAIL_PAYLOADS", "yes")
     assert "ACKTRAIL_PAYLOADS is 'yes'" in run(capsys, *asked).complaint(3)
 

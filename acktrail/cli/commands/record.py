@@ -66,8 +66,7 @@ def record(
 
     reader = DeadLetterReader(history)
     pairs = [(each, history_text.letters_of(reader, each, group, partition)) for each in instances]
-    topics = [each.topic for each in instances]
-    seen = look(group, topics, partition, offset, form=form, at=at) if payload else None
+    seen = look(group, [each.topic for each in instances], partition, offset, form=form, at=at) if payload else None
     if not at.as_json:
         texts = [_record_text(each, found, group, partition, completeness) for each, found in pairs]
         typer.echo("\n\n".join([*texts, *(["\n".join(seen.lines())] if seen is not None else ())]))

@@ -29,11 +29,11 @@ from acktrail.branches import branches
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 49_820,
-    "lines of the trunk": 40_800,
-    "lines of tests": 43_300,
+    "lines of the wheel": 50_200,
+    "lines of the trunk": 41_150,
+    "lines of tests": 43_600,
     "lines of the largest room": 4_100,
-    "modules": 374,
+    "modules": 375,
 }
 """Lines of code, Python and templates, without blanks, comments and docstrings. They rise with what users gain."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

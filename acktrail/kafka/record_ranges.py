@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-import google_crc32c
 from kafka.protocol.consumer.fetch import FetchRequest
 
 from acktrail.backoff import Backoff
 from acktrail.errors import InputError, MalformedRecord, RetryableError
 from acktrail.format.wire.record_batch import (
-    CHECKED_FROM,
     HEADER_BYTES,
     BatchKind,
     Compression,
@@ -28,7 +26,7 @@ from acktrail.format.wire.record_batch import (
 from acktrail.kafka.client.broker_client import NoResponse
 from acktrail.kafka.client.error_codes import LOOK_AGAIN, NONE, error_for
 from acktrail.kafka.descriptions import LogStretch, TopicPartition
-from acktrail.kafka.log_fetcher import unpacked_records
+from acktrail.kafka.log_fetcher import check_intact, unpacked_records
 from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.kafka.log_stretches import read_batches
 from acktrail.kafka.logs import leaders_of
@@ -39,7 +37,6 @@ _NEAR: Final = 2_000
 """Offsets between two records that are read along rather than asked for by themselves."""
 _LOOKED_BYTES: Final = 16 << 20
 _FEW_BYTES: Final = 1 << 16
-_CHECKED_BYTES: Final = 1 << 20
 _BY_ID: Final = 13
 _NEWEST: Final = 16
 _READ_COMMITTED: Final = 1
@@ -162,11 +159,7 @@ def _record_of(batch: PackedBatch, partition: int, offset: int) -> SourceRecord 
         return _COMPACTED
     if batch.kind in _OF_KIND:
         return _OF_KIND[batch.kind]
-    check = 0
-    for at in range(CHECKED_FROM, len(batch.raw), _CHECKED_BYTES):
-        check = google_crc32c.extend(check, bytes(batch.raw[at : at + _CHECKED_BYTES]))
-    if check != header.crc:
-        raise MalformedRecord("its CRC-32C is wrong", part="batch", position=0)
+    check_intact(batch)
     is_plain = header.compression is Compression.NONE
     records: Any = batch.raw[HEADER_BYTES:] if is_plain else memoryview(unpacked_records(batch))
     found = next((each for each in batch_records(header, records) if each.offset == offset), None)

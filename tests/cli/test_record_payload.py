@@ -60,7 +60,10 @@ def _written(world: World, value: Any, key: Any = None, headers: Any = None, **s
     """Write one record; return its offset."""
     places: list[int] = []
     producer = Producer({**to_librdkafka(world.kafka), "message.max.bytes": 104_000_000, **settings})
-    keep = lambda error, message: places.append(message.offset() if error is None else error)  # noqa: E731
+
+    def keep(error: Any, message: Any) -> None:
+        places.append(message.offset() if error is None else error)
+
     producer.produce(TOPIC, value, key, 0, headers=headers, timestamp=1_000, on_delivery=keep)
     assert producer.flush(30) == 0
     return places[0]

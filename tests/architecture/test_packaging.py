@@ -135,7 +135,7 @@ def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None
     """The help names no command of the branch, and quick tests pass. That no module of the trunk imports one of a
     branch, and no branch another, is a contract."""
     folder, package = tmp_path / "checkout", f"acktrail_{branch}"
-    made = (".git", ".venv", ".uv", ".test-java", ".demo", "dist", ".*_cache", ".hypothesis")
+    made = (".git", ".venv", ".uv", ".test-java", ".demo", ".image", "dist", "site", ".*_cache", ".hypothesis")
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*made, package))
     shutil.rmtree(folder / "tests/extras" / branch)
     places = os.pathsep.join(str(folder / place) for place in PLACES)

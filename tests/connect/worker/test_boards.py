@@ -162,6 +162,14 @@ def test_every_defined_metric_is_served(of_tables: set[str], served: set[str]) -
     assert metric_definitions("acktrail_connect", "worker").keys() <= served
 
 
+def test_every_defined_metric_of_a_source_is_made() -> None:
+    """A gauge without a definition ends the task that makes it; here a definition without a gauge fails."""
+    files = (ROOT / "connectors/acktrail_connect/sources").glob("*.py")
+    made = "".join(file.read_text("utf-8") for file in files)
+    defined = {name.removesuffix("_passed_offsets") for name in metric_definitions("acktrail_connect", "sources")}
+    assert {name for name in defined if f'"{name}"' not in made} == set()
+
+
 def test_gauges_of_groups_have_the_labels_of_their_definitions() -> None:
     """With ages, which only observations of the brokers have."""
     gauges = gauges_of([SeenGroup("g", "Stable", 1, 0)], [SeenQueue("g", "t", 0, 3, 4, (1.0, 2.0))], 1.0)

@@ -192,12 +192,15 @@ def _filled(text: str) -> str:
     return re.sub(r"\{\{ \$(?:labels\.(\w+)|value)[^}]*\}\}", lambda found: (found[1] or "N").upper(), text)
 
 
+_AFTER: Final = {None: "", "unknown": " after a verification", "forgotten": " of forgotten transactions"}
+
+
 def _life() -> Iterator[str]:
     """The status after each step of a person, and what to do next."""
     rows = []
     steps = [step for step in Step if step is not Step.EXPIRE]
     for (status, verified), answers in LIFE.items():
-        name = f"`{status}`" if verified is None else f"`{status}` after a verification"
+        name = f"`{status}`" + _AFTER[verified]
         after = ("no" if isinstance(answers[step], Refusal) else f"`{answers[step]}`" for step in steps)
         known = (None, "refused") if verified is None else (verified,)
         words = dict.fromkeys(next_step(status, each).on("PLAN").command for each in known)

@@ -21,7 +21,7 @@ from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Ex
 from acktrail.change.plan.notices import refusal_error
 from acktrail.change.verify.reset_verification import note_found, unsettled
 from acktrail.dataclass_json import stored_object
-from acktrail.errors import AcktrailError, NotAuthorized, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
+from acktrail.errors import AcktrailError, NotAuthorized, PartlyDone, PlanStale, RetryableError
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.kafka.client.transactions import TransactionEnding, Transactions
@@ -34,7 +34,6 @@ from acktrail.times import instant_text
 from acktrail.view.wording import counted
 from acktrail_redrive import IDS
 from acktrail_redrive.put_back import PutBack, id_of
-from acktrail_redrive.redrive_headers import PLAN
 from acktrail_redrive.redrive_plan import RedrivePlan
 from acktrail_redrive.redriven_records import RedrivenRecords
 
@@ -93,7 +92,7 @@ class _Redrive(ChangeKind[RedrivePlan]):
             return attempt.send(plan.group_ids, call, run.cluster.kafka.request_timeout_ms, goes_on=False)
 
     def settle(self, run: ChangeRun[RedrivePlan]) -> Settled:
-        """End what is open under the ids of each attempt that is not settled. `unknown`: a coordinator forgot them."""
+        """End what is open under the ids of each attempt that is not settled. `forgotten`: coordinators lost some."""
         found = [_taken_over(run, one) for one in unsettled(run)]
         stored, written = RedrivenRecords(run), _written(run)
         outcomes: dict[str, tuple[str, Mapping[str, Any]]] = {}
@@ -106,7 +105,7 @@ class _Redrive(ChangeKind[RedrivePlan]):
                     written.add(*part)
                 count = _count(written)
                 word = "done" if count == run.plan.records else "partly" if count else "not_done"
-                outcomes[one.group_id] = word if is_known else "unknown", {"written": parts}
+                outcomes[one.group_id] = word if is_known else "forgotten", {"written": parts}
         settled = note_found(run, found, (), outcomes)
         return replace(settled, note=stored.note(_count(written)))
 
@@ -131,7 +130,6 @@ def _check(run: ChangeRun[RedrivePlan]) -> None:
     plan, admin = run.plan, run.cluster.admin
     if plan.refusals:
         raise refusal_error(plan.refusals, plan.groups, rights=REDRIVE.rights(plan))
-    _check_known(run)
     topics = {plan.topic: (plan.topic_id, plan.partition_count)}
     topics[plan.target.topic] = (plan.target.topic_id, plan.target.partition_count)
     for one in admin.known_topics([*topics]):
@@ -145,17 +143,6 @@ def _check(run: ChangeRun[RedrivePlan]) -> None:
             raise PlanStale("records_gone", text, hint=PLAN_AGAIN)
     _check_rights(run)
     RedrivenRecords(run).check_not_put_back()
-
-
-def _check_known(run: ChangeRun[RedrivePlan]) -> None:
-    """Raise OutcomeUnknown where verification could not find out what an attempt wrote: sending it again may double it.
-    (Of a change that sets a value, it may be sent again.)"""
-    found = {row.attempt: row for row in _rows(run) if row.event == Event.VERIFIED}
-    attempt = next((number for number, row in found.items() if row.outcome == "unknown"), None)
-    if attempt is not None:
-        text = f"what attempt {attempt} of plan {run.plan.plan_id} wrote is unknown, so nothing is sent again"
-        hint = f"look in {run.plan.target.topic} for records with this plan in the header {PLAN}, then plan the others"
-        raise OutcomeUnknown(text, hint=hint, data={"plan": run.plan.plan_id})
 
 
 def _check_rights(run: ChangeRun[RedrivePlan]) -> None:

@@ -94,6 +94,7 @@ _NEXT: Final[Mapping[tuple[str, str | None], ChangeStatus]] = {
     (Event.VERIFIED, "not_done"): _S.FAILED,
     (Event.VERIFIED, "overwritten"): _S.OVERWRITTEN,
     (Event.VERIFIED, "unknown"): _S.UNKNOWN,
+    (Event.VERIFIED, "forgotten"): _S.UNKNOWN,
 }
 """The standing after an event with an outcome (None: any outcome). Other events change nothing."""
 
@@ -272,6 +273,7 @@ _ROWS: Final[Mapping[tuple[ChangeStatus, str | None], tuple[_Answer, ...]]] = {
     (_S.RUNNING, None): (_BUSY, _BUSY, _S.RUNNING, _BUSY, _BUSY),
     (_S.UNKNOWN, None): (_OPEN, _OPEN, _S.UNKNOWN, _OPEN, _OPEN),
     (_S.UNKNOWN, "unknown"): (_UNCLEAR, _S.STOPPED, _S.UNKNOWN, _S.RUNNING, _UNCLEAR),
+    (_S.UNKNOWN, "forgotten"): (_UNCLEAR, _S.STOPPED, _S.UNKNOWN, _UNCLEAR, _UNCLEAR),
     (_S.UNVERIFIED, None): (_OPEN, _OPEN, _S.UNVERIFIED, _OPEN, _OPEN),
     (_S.PARTLY, None): (_S.PARTLY, _S.STOPPED, _S.STOPPED, _S.RUNNING, _S.UNDONE),
     (_S.STOPPED, None): (_REJECTED, _S.STOPPED, _S.STOPPED, _REJECTED, _S.UNDONE),
@@ -280,8 +282,6 @@ _ROWS: Final[Mapping[tuple[ChangeStatus, str | None], tuple[_Answer, ...]]] = {
     (_S.UNDONE, None): (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _UNDONE),
 }
 _WORDS: Final = parse_toml(files(__package__).joinpath("next_steps.toml").read_text("utf-8"))
-
-
 LIFE: Final = MappingProxyType({key: dict(zip(Step, row, strict=True)) for key, row in _ROWS.items()})
 """By status and what verification found last (None: the same in each case): the status after each step (for APPLY
 while it lasts), or why it is refused."""
@@ -316,7 +316,8 @@ _NOT_UNDONE: Final = Undone((), is_all=False)
 @dataclass(frozen=True, slots=True)
 class PlanLife:
     """How a plan stands. `verified`: ``unknown`` where verification looked for an UNKNOWN outcome and could not find it
-    out, ``refused`` where rules of the plan itself keep all or some of it from being sent, else None.
+    out; ``forgotten`` where it never will, and sending it again may do it twice; ``refused`` where rules of the plan
+    itself keep all or some of it from being sent; else None.
     `groups` is empty when nothing was attempted; `decisions` are the audit rows that say who approved or rejected it,
     or that no one did in time; `undone_by` are the plans that took it back."""
 
@@ -376,12 +377,12 @@ def life_of(
     standing = worst_status(group.standing for group in groups)
     if standing is _S.PLANNED and is_refused:
         standing = _S.REFUSED
-    found = {row.outcome for row in mine if row.event == Event.VERIFIED}
-    if standing in _NOTHING_CHANGED and found & {"done", "partly"}:  # an attempt before the newest one did something
+    found = [row.outcome for row in mine if row.event == Event.VERIFIED]
+    if standing in _NOTHING_CHANGED and {"done", "partly"} & {*found}:  # an attempt before the newest one did something
         standing = ChangeStatus.PARTLY
     verified = "refused" if is_refused and standing in {*_NOTHING_CHANGED, _S.PARTLY} else None
     if standing is _S.UNKNOWN and all(group.lease is None for group in groups if group.standing in OPEN):
-        verified = "unknown"
+        verified = "forgotten" if found[-1:] == ["forgotten"] else "unknown"
     decisions = tuple(row for row in mine if row.event in DECIDES)
     steps = [DECIDES[row.event] for row in decisions]
     if is_expired and not groups and not is_refused:

@@ -316,7 +316,7 @@ def test_every_status_names_a_step_that_is_not_refused(standing: ChangeStatus, v
     assert "{" not in text + said.on("P7").form
 
 
-FOUND = ("done", "partly", "not_done", "overwritten", "unknown")
+FOUND = ("done", "partly", "not_done", "overwritten", "unknown", "forgotten")
 
 
 def followed(standing: ChangeStatus, verified: str | None) -> list[tuple[ChangeStatus, str | None]]:

@@ -44,9 +44,10 @@ def test_forgotten_transaction_is_unknown(poisoned: Poisoned, monkeypatch: pytes
     plan = poisoned.planned(topic)
     poisoned.killed(plan, "begun", 1)
     monkeypatch.setattr(redrive_kind, "broker_config", lambda *_: "1")
-    assert poisoned.find_out(plan).groups == {poisoned.name: "unknown"}
-    with pytest.raises(OutcomeUnknown):
+    assert poisoned.find_out(plan).groups == {poisoned.name: "forgotten"}
+    with pytest.raises(OutcomeUnknown) as caught:
         poisoned.apply(plan)
+    assert f"{plan.plan_id} in the header acktrail.redrive.plan" in caught.value.hint
     assert poisoned.arrived(topic) == []
     monkeypatch.undo()
     assert poisoned.find_out(plan).groups == {poisoned.name: "not_done"}
